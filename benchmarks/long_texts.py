@@ -117,9 +117,10 @@ def passages(books: Sequence[Path], most: int) -> tuple[list[Labelled], list[Lab
 
 
 def _interval(values: Array, sign: str = "") -> str:
-    """Return the mean of values with its interval by bootstrap over them."""
+    """Return the mean of values with its interval by bootstrap over them, if they differ."""
     low, high = bootstrap(lambda chosen: float(values[chosen].mean()), len(values))
-    return f"{values.mean():{sign}.3f} ({low:{sign}.3f} to {high:{sign}.3f})"
+    mean = f"{values.mean():{sign}.3f}"
+    return mean if low is None or high is None else f"{mean} ({low:{sign}.3f} to {high:{sign}.3f})"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,12 @@ def test_the_recipe_of_the_page_on_recipes_loads(tmp_path: Path) -> None:
         file = tmp_path / "my.toml"
         file.write_text(text, encoding="utf-8")
         recipes.append(load_recipe(str(file)))
-    recipe, mixture = recipes
+    recipe, staged, curved, mixture = recipes
+    assert [kinds.name_of(part.recipe.objective) for part in staged.segments()] == [
+        "causal",
+        "masked",
+    ]
+    assert [one.objective.rate for one in curved.extremes()] == [0.3, 0.05]  # type: ignore[attr-defined]
     assert [source.name for source in mixture.data.sources] == ["wiki", "novels", "textbooks"]
     assert recipe.model.layers == 6  # type: ignore[attr-defined]
     assert kinds.name_of(recipe.objective) == "masked"
@@ -35,7 +40,7 @@ def test_the_settings_of_the_page_on_recipes_can_be_set() -> None:
         settings = [a or b for a, b in re.findall(r'--set (?:"(.+?)"|(\S+))', command)]
         assert settings
         assert load_recipe("bert_mini", settings) != load_recipe("bert_mini")
-    assert len(commands) == 2
+    assert len(commands) == 4
     assert "bert_mini" in config.RECIPES.names()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from foreword.nn.model import Model
 from foreword.planning.estimate import chance_loss
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config, kinds
+from foreword.settings.ranges import Curve
 from foreword.text import special
 from foreword.types import Rows
 
@@ -260,8 +262,64 @@ def test_assignments_override_a_recipe() -> None:
             "model.assumes_causal_mask=true",
         ),
         ("t5_grid_decoder_lm", ["layout.kind=prefix"], "set it to false or use layout 'decoder'"),
+        # Stages and curves.
+        ("bert_tiny", ["optimizer.lr={from=1, to=0.1}"], "optimizer.lr: must be one number"),
+        ("mask_decay_tiny", ["objective.rate.from=3"], "objective.rate: must be a number above 0"),
+        (
+            "mask_decay_tiny",
+            ["objective.random={from=0.9, to=0}"],
+            "objective.mask: mask and random",
+        ),
+        (
+            "mask_decay_mini",
+            ["stages[0].objective={raet=0.3}"],
+            r"stages\[0\].objective.raet: kind 'masked' has no such setting; did you mean 'rate'",
+        ),
+        ("causal_first_tiny", ["stages[0].objectiv=causal"], "did you mean 'objective'"),
+        ("causal_first_tiny", ["stages[0].model={layers=3}"], r"model.layers: a stage can change"),
+        (
+            "causal_first_tiny",
+            ["stages[0].share=1"],
+            r"stages\[0\].share: must be a number above 0",
+        ),
+        ("causal_first_tiny", ["stages=[{share=0.5}, {share=0.5}]"], "their shares leave nothing"),
+        (
+            "gpt2_small_pile",
+            ["stages=[{share=0.5, data={sources={pile-c={weight=1}}}}]"],
+            "data.sources.pile-c: no such source; did you mean 'pile-cc'",
+        ),
+        ("ngram_tiny", ["stages=[{share=0.5}]"], "stages: a model that is trained offline"),
     ],
 )
 def test_incompatible_parts_are_refused(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_recipe(name, changes)
+
+
+def test_the_recipe_is_the_last_stage_and_curves_take_theirs() -> None:
+    recipe = load_recipe(
+        "causal_first_tiny",
+        ["objective.rate={from=0.4, to=0.02}", "stages[0].optimizer={decay={from=0, to=0.1}}"],
+    )
+    assert recipe.objective.rate == Curve(0.4, 0.02) and float(recipe.objective.rate) == 0.02
+    segments = recipe.segments()
+    assert [segment.stage for segment in segments] == [0] * 20 + [1] * 20
+    assert np.allclose(
+        [segment.begin for segment in segments[:2] + segments[20:22]], [0, 0.035, 0.7, 0.715]
+    )
+    decays = [segment.recipe.optimizer.decay for segment in segments]
+    assert decays[0] == 0 and decays[19] == 0.1 and set(decays[20:]) == {recipe.optimizer.decay}
+    assert kinds.name_of(segments[0].recipe.objective) == "causal"
+    rates = [segment.recipe.objective.rate for segment in segments[20:]]
+    assert (rates[0], rates[-1]) == (0.4, 0.02) and not segments[20].recipe.changes
+    assert copy.deepcopy(recipe) == recipe
+
+
+def test_heads_of_one_name_and_shape_are_one() -> None:
+    settings = ["stages[0].objective=span_masked", "stages[0].layout=encoder"]
+    recipe = load_recipe("causal_first_tiny", settings)
+    model = recipe.build(vocab(recipe.tokenizer.vocab))
+    assert model.of_stage(0).heads["token"] is model.of_stage(1).heads["token"]
+    assert set(model.of_stage(0).heads) > set(model.of_stage(1).heads) == {"token"}
+    own = [name for name, _ in model.named_parameters() if name.startswith("stage_heads.")]
+    assert own and not any(".token." in name for name in own)

@@ -50,6 +50,8 @@ def write_texts(folder: Path) -> None:
     for name in ("train", "dev"):
         table = "\n".join(["sentence\tlabel", *(f"{name} {row}" for row in rows)])
         (folder / "reviews" / f"{name}.tsv").write_text(table + "\n", encoding="utf-8")
+    more = "\n".join(["sentence", *(f"a film of {n} cats" for n in range(200))])
+    (folder / "reviews" / "more.csv").write_text(more + "\n", encoding="utf-8")
 
 
 @pytest.mark.full

@@ -138,7 +138,8 @@ def _measured(run: Path) -> Content:
 def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
     train_sets = draw(examples.train, task.tune.examples, task.tune.seeds, task.task)
     bags = bags_of_words(task.task, train_sets, examples.dev)
-    correct = {"correct": to_lines(np.stack([one.correct for one in bags]))} if bags else {}
+    known = [one.correct for one in bags if one.correct is not None]
+    correct = {"correct": to_lines(np.stack(known))} if known else {}
     rows = [{"start": one.row.start, "strategy": one.row.strategy, **one.row.means} for one in bags]
     return {"rows": rows, **correct}
 
@@ -147,7 +148,7 @@ def _tune(
     inputs: JobInputs, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
     job = TuneJob(
-        task.task.for_columns(examples.columns),
+        task.task.for_examples(examples.columns, examples.train),
         Examples(examples.train, examples.dev, skipped=examples.skipped),
         [replace(task.tune, from_scratch=inputs.job.is_scratch)],
     )

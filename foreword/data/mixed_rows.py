@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -38,6 +39,12 @@ class MixedRows(Packed):
             + "".join(f"; {note}" for note in source.notes)
             for (name, source), share, epochs in per_source
         ]
+
+    def begun(self, steps: Sequence[int]) -> MixedRows:
+        """Return the rows by the plan whose first parts began at these steps."""
+        mixed = copy.copy(self)
+        mixed.plan = self.plan.begun(steps)
+        return mixed
 
     def rows(self, numbers: Array) -> Rows:
         """Return the rows with these numbers in the order of training, (batch,) int64."""

@@ -10,25 +10,32 @@ name = "novels"
 path = "novels/"
 weight = 0.1
 epochs = 4
-stage = "last 10 %"
+
+[[stages]]                          # of the recipe: no novels before the last tenth of training
+share = 0.9
+data.sources.novels.weight = 0
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from foreword.settings.ranges import EpochsOfText, Positive, Ranged
+from foreword.settings import config
+from foreword.settings.ranges import EpochsOfText, NonNegative, Positive, Ranged
 
 # Muennighoff et al. 2023, section 5: the fitted decay of the value of repeated tokens.
 DECAY = 15.387756
 WORTH_IT = 4.0  # epochs up to which repeated tokens are worth nearly as much as new ones (same)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_NUMBER = r"(\d{1,3}(?:\.\d{1,6})?)\s*%"
-_END = re.compile(rf"(first|last)\s+{_NUMBER}")
-_PART = re.compile(rf"{_NUMBER}\s+to\s+{_NUMBER}")
+_STAGE = re.compile(
+    r"(?:(first|last)\s+|(\d[\d.]*)\s*%\s+to\s+)(\d[\d.]*)\s*%"
+)  # of an earlier Foreword: `first 20 %`, `last 10 %`, `20 % to 60 %`
 
 
 @dataclass(frozen=True)
@@ -39,19 +46,20 @@ class Source(Ranged):
         name: letters, digits, `_`, `.` and `-`; it names the source's held-out loss.
         path: file, folder or pattern of text, or a folder that `prepare` wrote; relative to the
             folder that `--data` names, else to the current one.
-        weight: share of the rows while the source is read, relative to the other sources read then;
-            None with `temperature`.
+        weight: share of the rows, relative to the other sources; 0 where it is not read. With
+            `temperature` a factor of the weight that its size gives, and 1 by default.
         epochs: how many times its text is read at most; None for no limit. What its weight would
-            read beyond that is shared by the others, all along its stage.
-        stage: when it is read, as `first 20 %`, `last 10 %` or `20 % to 60 %` of training; "" for
-            all of it.
+            read beyond that is shared by the others, wherever it is read.
     """
 
     name: str
     path: str
-    weight: Positive | None = None
+    weight: NonNegative | None = None
     epochs: EpochsOfText | None = None
-    stage: str = ""
+
+    RENAMED: ClassVar[config.Renamed] = MappingProxyType(
+        {"stage": lambda value: ("[[stages]], where weights change (docs/recipes.md)", value)}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,28 +69,6 @@ class Source(Ranged):
             )
         if not self.path or "\0" in self.path:
             raise ValueError(f"path: the path of source '{self.name}' is empty")
-        begin, end = self.span
-        if not 0 <= begin < end <= 1:
-            raise ValueError(f"stage: {self.stage!r} is not a part of training")
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Where the source is read, as shares of training: (0.9, 1) of `last 10 %`.
-
-        Raises:
-            ValueError: the stage cannot be read.
-        """
-        stage = self.stage.strip()
-        if not stage:
-            return 0.0, 1.0
-        if match := _END.fullmatch(stage):
-            share = float(match[2]) / 100
-            return (0.0, share) if match[1] == "first" else (1 - share, 1.0)
-        if match := _PART.fullmatch(stage):
-            return float(match[1]) / 100, float(match[2]) / 100
-        raise ValueError(
-            f"stage: expected 'first 20 %', 'last 10 %' or '20 % to 60 %', got {self.stage!r}"
-        )
 
 
 @dataclass(frozen=True)
@@ -92,8 +78,8 @@ class DataSettings(Ranged):
     Attributes:
         sources: in order; none if `--data` names the text.
         temperature: makes weights of the sources' sizes in tokens, size ** (1 / temperature)
-            (Conneau et al. 2020, section 3.1): 1 draws by size, a high one equally; None if the
-            sources have weights.
+            (Conneau et al. 2020, section 3.1): 1 draws by size, a high one equally; None for the
+            sources' weights alone.
     """
 
     sources: tuple[Source, ...] = ()
@@ -114,20 +100,16 @@ class DataSettings(Ranged):
                     f"{where}.weight: source '{source.name}' needs a weight, or the mixture a "
                     "temperature"
                 )
-            if self.temperature is not None and source.weight is not None:
-                raise ValueError(
-                    f"{where}.weight: cannot be combined with temperature, which makes weights of "
-                    "the sizes"
-                )
 
     def weights(self, sizes: Sequence[float]) -> list[float]:
-        """Return the weight of each source, given their sizes in tokens; they sum to 1."""
-        if self.temperature is None:
-            weights = [source.weight or 0.0 for source in self.sources]
-        else:
+        """Return the weight of each source, given their sizes in tokens; they sum to 1 or 0."""
+        weights = [1.0 if source.weight is None else source.weight for source in self.sources]
+        if self.temperature is not None:
             logs = [math.log(max(size, 1.0)) / self.temperature for size in sizes]
-            weights = [math.exp(log - max(logs)) for log in logs]
-        return [weight / sum(weights) for weight in weights]
+            by_size = (math.exp(log - max(logs)) for log in logs)
+            weights = [weight * one for weight, one in zip(weights, by_size, strict=True)]
+        total = sum(weights) or 1.0
+        return [weight / total for weight in weights]
 
 
 def effective_epochs(epochs: float) -> float:
@@ -140,3 +122,35 @@ def effective_epochs(epochs: float) -> float:
     if epochs <= 1:
         return epochs
     return 1 + DECAY * (1 - math.exp(-(epochs - 1) / DECAY))
+
+
+def stages_of(data: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return `data` of an earlier Foreword, whose sources have a `stage`, as of today.
+
+    Returns:
+        The sources without it, and the `stages` of the recipe in which they are read as before.
+    """
+    sources = [dict(source) for source in data.get("sources", ())]
+    spans = [_span(source.pop("stage", "")) for source in sources]
+    edges = sorted({edge for span in spans for edge in span})
+    stages: list[dict[str, Any]] = []
+    for begin, end in itertools.pairwise(edges):
+        weights = {
+            source["name"]: {"weight": source.get("weight", 1.0) * (first <= begin and end <= last)}
+            for source, (first, last) in zip(sources, spans, strict=True)
+        }
+        stages.append({"share": end - begin, "data": {"sources": weights}})
+    for source in sources if stages[1:] else ():
+        source.update(stages[-1]["data"]["sources"][source["name"]])
+    return {**data, "sources": sources}, stages[:-1]
+
+
+def _span(stage: str) -> tuple[float, float]:
+    """Return the shares of training between which a source was read: (0.9, 1) of `last 10 %`."""
+    match = _STAGE.fullmatch(stage.strip())
+    if match is None:
+        return 0.0, 1.0
+    share = float(match[3]) / 100
+    if match[2] is not None:
+        return float(match[2]) / 100, share
+    return (0.0, share) if match[1] == "first" else (1 - share, 1.0)

@@ -1,10 +1,11 @@
 """Which source each row of a mixture comes from: a function of the row's number alone.
 
-Training is cut into segments in which the same sources are read, by the same shares. Where a source
-would exceed its limit of epochs its weight is lowered, so that it is spread over its stage. A
-segment is cut into blocks of one step, and each block holds every source by its share, rounded so
-that errors never add up; within the block the order is random. So a row is found without a table
-and without the rows before it: resuming, and any number of processes, see the same rows.
+Training is cut into segments in which the same sources are read, by the same shares: where weights
+change, and where a source has been read. Where a source would exceed its limit of epochs its
+weights are lowered, so that it is spread over the parts that read it. A segment is cut into blocks
+of one step, and each block holds every source by its share, rounded so that errors never add up;
+within the block the order is random. So a row is found without a table and without the rows before
+it: resuming, and any number of processes, see the same rows.
 
 Where a row continues the one before it in its stream, what is drawn is not a row but a stretch of
 them: the stream reads one source for that long, then goes on where another source was left.
@@ -12,16 +13,18 @@ them: the stream reads one source for that long, then goes on where another sour
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foreword.data.mixture import DataSettings
 from foreword.data.rng import mix, permute
 from foreword.errors import UserError
 from foreword.types import Array
 
+TOLERANCE = 1e-9  # of shares of training, which are sums of decimal fractions
 _ENDLESS = 1 << 52  # stretches
 _ROUNDS = 100  # of lowering weights, which converge
 
@@ -63,8 +66,8 @@ class MixturePlan:
     """The source of each row.
 
     Args:
-        settings: the sources.
-        sizes: tokens of each source.
+        limits: how many times each source is read at most; None for no limit.
+        parts: the share of training at which weights begin, and these, one for each source.
         rows_per_epoch: rows of each source in one reading.
         rows_total: rows of the whole training; None if its budget does not tell.
         block: rows of a step.
@@ -77,30 +80,55 @@ class MixturePlan:
 
     def __init__(
         self,
-        settings: DataSettings,
-        sizes: Sequence[float],
+        limits: Sequence[float | None],
+        parts: Sequence[tuple[float, Sequence[float]]],
         rows_per_epoch: Sequence[float],
         rows_total: int | None,
         block: int,
         seed: int,
         stretch: int = 1,
     ) -> None:
-        self._settings, self._block, self._stretch = settings, block, stretch
+        self._block, self._stretch = block, stretch
+        self._steps = None if rows_total is None else -(-rows_total // block)
         self._total = None if rows_total is None else -(-rows_total // (block * stretch)) * block
         self._per_epoch = np.array(rows_per_epoch, dtype=np.float64) / stretch
         self._limits = np.array(
             [
-                _ENDLESS
-                if source.epochs is None
-                else -(-max(1, int(source.epochs * rows + 1e-9)) // stretch)
-                for source, rows in zip(settings.sources, rows_per_epoch, strict=True)
+                _ENDLESS if epochs is None else -(-max(1, int(epochs * rows + 1e-9)) // stretch)
+                for epochs, rows in zip(limits, rows_per_epoch, strict=True)
             ]
         )
         self._seed = mix(np.array([seed], dtype=np.uint64) ^ np.uint64(0x313C))
-        self._spans = np.array([source.span for source in settings.sources])
-        self._weights = self._limited(np.array(settings.weights(sizes)))
-        self._segments = self._cut()
-        self._begins = np.array([segment.begin for segment in self._segments])
+        self._shares = np.array([share for share, _ in parts])
+        self._weights = self._limited(np.array([weights for _, weights in parts]))
+        self._set_segments(self._cut(self._expected()))
+
+    def _set_segments(self, segments: list[_Segment]) -> None:
+        self._segments = segments
+        self._begins = np.array([segment.begin for segment in segments])
+
+    def begun(self, steps: Sequence[int]) -> MixturePlan:
+        """Return the plan whose first parts began at these steps, and which ends with the last."""
+        plan = copy.copy(self)
+        plan._set_segments(self._cut(np.array([self._stretches(step) for step in steps])))
+        return plan
+
+    def _stretches(self, step: int) -> int:
+        """Return the first stretch of the mixture that begins at a step or after it."""
+        return -(-step // self._stretch) * self._block
+
+    def _expected(self) -> Array:
+        """Return the stretch at which each part will begin, (parts,) int64."""
+        if self._steps is not None:
+            return np.array(
+                [
+                    self._stretches(math.ceil((share - TOLERANCE) * self._steps))
+                    for share in self._shares
+                ]
+            )
+        # The budget does not tell: as in one reading of everything.
+        nominal = int(self._per_epoch.sum()) // self._block
+        return np.round(self._shares * max(1, nominal)).astype(np.int64) * self._block
 
     def locate(self, numbers: Array) -> tuple[Array, Array]:
         """Return the source of each row of the mixture, and the number of the row in it."""
@@ -152,41 +180,40 @@ class MixturePlan:
         return np.asarray(self.rows_read() / (self._per_epoch * self._stretch))
 
     def _limited(self, weights: Array) -> Array:
-        """Return the weights, lowered so that sources with limits last as long as their stages.
+        """Return weights (parts, sources), lowered so that sources with limits last.
 
         Without a number of rows such a source is read by its weight and then no more.
         """
         if self._total is None:
             return weights
-        edges = np.unique(self._spans)
-        middles = (edges[1:] + edges[:-1]) / 2
-        is_read = (self._spans[:, 0] < middles[:, None]) & (middles[:, None] < self._spans[:, 1])
-        stretches = np.diff(edges) * self._total  # of each stage
+        stretches = np.diff(np.append(self._shares, 1.0)) * self._total  # of each part
         for _ in range(_ROUNDS):
-            read = weights * is_read
-            of_stage = read.sum(1, keepdims=True)
-            drawn = (stretches[:, None] * read / np.maximum(of_stage, 1e-300)).sum(0)
-            if (drawn <= self._limits * (1 + 1e-9)).all() or of_stage.min() < 1e-30:
+            of_part = weights.sum(1, keepdims=True)
+            drawn = (stretches[:, None] * weights / np.maximum(of_part, 1e-300)).sum(0)
+            if (drawn <= self._limits * (1 + 1e-9)).all() or of_part.min() < 1e-30:
                 break  # within the limits, or nothing else to read, which is an error
             weights = weights * np.minimum(1.0, self._limits / np.maximum(drawn, 1e-9))
         return weights
 
-    def _cut(self) -> list[_Segment]:
-        """Return the segments: cut where a stage begins or ends, or a source has been read."""
-        total = self._total or _ENDLESS
-        edges = np.round(self._spans * total).astype(np.int64)
+    def _cut(self, begins: Array) -> list[_Segment]:
+        """Return the segments: cut where a part begins, or a source has been read.
+
+        Args:
+            begins: the stretch at which each part begins; those of all, or of the first ones.
+        """
+        total, is_whole = self._total or _ENDLESS, len(begins) == len(self._shares)
         segments: list[_Segment] = []
-        at, before = 0, np.zeros(len(edges), dtype=np.int64)
+        at, before = 0, np.zeros(len(self._limits), dtype=np.int64)
         while at < total:
-            is_staged = (edges[:, 0] <= at) & (at < edges[:, 1])
-            active = np.flatnonzero(is_staged & (before < self._limits))
+            part = int(np.searchsorted(begins, at, side="right")) - 1
+            is_read = self._weights[part] > 0
+            active = np.flatnonzero(is_read & (before < self._limits))
             if not len(active):
-                if not segments or total - at >= self._block:
-                    raise UserError(self._why_none(at, before, is_staged))
+                if not segments or (is_whole and total - at >= self._block):
+                    raise UserError(self._why_none(at, before, is_read))
                 break  # the last step may read a few rows beyond the limits
-            later = edges[edges > at]
-            end = min(total, int(later.min()))
-            segment = _Segment(at, end, active, self._weights[active], before)
+            end = min([total, *begins[begins > at].tolist()])
+            segment = _Segment(at, end, active, self._weights[part][active], before)
             end = at + _most(segment, (self._limits - before)[active], end - at)
             segments.append(replace(segment, end=end))
             before = before.copy()
@@ -195,7 +222,7 @@ class MixturePlan:
         segments[-1] = replace(segments[-1], end=_ENDLESS)  # rows are prepared ahead of training
         return segments
 
-    def _why_none(self, at: int, before: Array, is_staged: Array) -> str:
+    def _why_none(self, at: int, before: Array, is_read: Array) -> str:
         """Return why no source is left at a row."""
         if self._total is None:
             return (
@@ -210,15 +237,12 @@ class MixturePlan:
                 f"data.sources: all sources reach their limits of epochs {after}; raise a "
                 f"limit, or train for at most --epochs {most:.3g}"
             )
-        if is_staged.any():
+        if is_read.any():
             return (
-                f"data.sources: the sources of this stage reach their limits of epochs {after}; "
-                f"raise a limit, or give another source a longer stage"
+                f"data.sources: the sources read then reach their limits of epochs {after}; "
+                f"raise a limit, or give another source a weight"
             )
-        return (
-            f"data.sources: no source is read at {at / self._total:.0%} of training; give one a "
-            "longer stage"
-        )
+        return f"data.sources: no source has a weight above 0 at {at / self._total:.0%} of training"
 
 
 def _most(segment: _Segment, left: Array, stretches: int) -> int:

@@ -9,7 +9,7 @@ from foreword.display.bar import Advance, Bar
 from foreword.display.lines import line_of, prompt_and_text, say
 from foreword.formatting import rough
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING
-from foreword.train.log import components
+from foreword.train.log import STAGE, components, in_words
 
 
 class LiveProgress:
@@ -23,7 +23,7 @@ class LiveProgress:
     def __init__(self, bar: Bar, *, announces: bool = True) -> None:
         self._bar, self._announces = bar, announces
         self._advance: Advance | None = None
-        self._printed = -1.0
+        self._printed, self._stage = -1.0, 0
 
     def __enter__(self) -> LiveProgress:
         self._bar.__enter__()
@@ -77,6 +77,11 @@ class LiveProgress:
             ]
             parts += [f"{name} {loss:.4f}" for name, loss in record.get("sources", {}).items()]
             say(line_of(parts, [1, 0, *range(2, len(parts))]))
+        elif kind == STAGE:
+            if record["stage"] != self._stage and record["stages"] > 1:  # not along a curve
+                stage = f"stage {record['stage']} of {record['stages']}"
+                say(line_of([f"step {record['step']:>7,}", f"{stage}: {in_words(record)}"], [1, 0]))
+            self._stage = record["stage"]
         elif kind == "probes":
             parts = [
                 f"{name.replace('_', ' ')} {value:.4f}"

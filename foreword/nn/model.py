@@ -13,6 +13,7 @@ objective adds the heads, and both make a `Model`. What only some models can do 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -351,12 +352,22 @@ class Model(nn.Module):
     Args:
         backbone: reads batches.
         heads: what an objective's `heads` returned.
+        stage_heads: those of the stages of training before the last; some may be the same.
     """
 
-    def __init__(self, backbone: Backbone, heads: nn.ModuleDict) -> None:
+    def __init__(
+        self, backbone: Backbone, heads: nn.ModuleDict, stage_heads: Sequence[nn.ModuleDict] = ()
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.heads = heads
+        if stage_heads:
+            self.stage_heads = nn.ModuleList(stage_heads)
+
+    def of_stage(self, number: int) -> Model:
+        """Return the backbone with the heads of a stage of training, counted from 0."""
+        by_stage = [*getattr(self, "stage_heads", ()), self.heads]
+        return Model(self.backbone, by_stage[number])
 
     @property
     def token_head(self) -> TokenHead:

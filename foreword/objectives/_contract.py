@@ -172,16 +172,20 @@ class ModelWithLoss(nn.Module):
     Args:
         model: backbone and heads.
         objective: what the model predicts.
+
+    Attributes:
+        uses: the objective, and the model with its heads; a stage of training sets its own.
     """
 
     def __init__(self, model: Model, objective: Objective) -> None:
         super().__init__()
         self.model = model
-        self.objective = objective
+        self.uses = (objective, model)  # in a tuple: the model with other heads is no submodule
 
     def forward(self, batch: Batch) -> Loss:
         """Return the loss of a batch: a sum in nats and a count."""
-        return self.objective.loss(self.model, batch)
+        objective, model = self.uses
+        return objective.loss(model, batch)
 
 
 def first_term(counts: Tensor) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from foreword.data.mixture_plan import TOLERANCE
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import UserError
-from foreword.planning.estimate import Estimate, chance_loss, estimate
+from foreword.planning.estimate import Estimate, chance_loss, combined, estimate
 from foreword.planning.preview import PreviewRow, preview
 from foreword.planning.request import Note, RunRequest
 from foreword.planning.source_estimate import SourceEstimate, estimate_sources
@@ -20,10 +22,42 @@ from foreword.runs.first_embeddings import most_flops
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import MACHINES, count_parameters, least_memory, memory_of
+from foreword.runs.staged import describe_stage, feed_of
 from foreword.runs.stages import Stage
 from foreword.train.device import choose_device, describe
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
+
+
+@dataclass(frozen=True)
+class CheckedStage:
+    """A stage of training.
+
+    Attributes:
+        share: its share of the budget.
+        begin: the step at which it begins, about so unless the budget is in steps.
+        changes: what differs in it from the recipe, in words.
+        estimate: its cost, as if all of training were like it.
+        rows: some rows of its first batch.
+    """
+
+    share: float
+    begin: int
+    changes: str
+    estimate: Estimate
+    rows: list[PreviewRow]
+
+    def figures(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "share": self.share,
+            "begin": self.begin,
+            "changes": self.changes,
+            "tokens_per_step": self.estimate.tokens_per_step,
+            "flops_per_step": self.estimate.flops_per_step,
+            "seconds_per_step": self.estimate.seconds_per_step,
+            "batch": [asdict(row) for row in self.rows],
+        }
 
 
 @dataclass(frozen=True)
@@ -36,6 +70,7 @@ class CheckedRun:
         rows: some rows of the first batch.
         data: counts of the text.
         sources: what is read of each source of a mixture.
+        stages: those of a recipe that changes; none of another.
     """
 
     setup: TrainingSetup
@@ -43,6 +78,7 @@ class CheckedRun:
     rows: list[PreviewRow]
     data: dict[str, Any]
     sources: list[SourceEstimate]
+    stages: list[CheckedStage]
 
     def figures(self) -> dict[str, Any]:
         """Return the result as plain values."""
@@ -64,13 +100,16 @@ class CheckedRun:
             "tokens_per_step": estimate.tokens_per_step,
             "epochs": estimate.epochs,
             "first_loss": estimate.first_loss,
-            "chance_loss": chance_loss(self.setup.recipe.objective, self.setup.vocab.size),
+            "chance_loss": chance_loss(
+                self.setup.recipe.in_stages()[0][1].objective, self.setup.vocab.size
+            ),
             "micro_batch": train.micro_batch,
             "precision": train.precision,
             "computed_on": describe(self.setup.device),
             "data": self.data,
             **({"sources": [asdict(source) for source in self.sources]} if self.sources else {}),
             "batch": [asdict(row) for row in self.rows],
+            **({"stages": [stage.figures() for stage in self.stages]} if self.stages else {}),
         }
 
 
@@ -102,6 +141,7 @@ def check_run(
         UserError: the run cannot begin.
     """
     # Replace a large text by its beginning.
+    request = request.continued(note)
     full, texts = request.recipe, request.inputs.texts
     running.require_possible(full, request.inputs, request.starting_model, MACHINES)
     if full.data.sources or not is_prepared(texts):
@@ -122,7 +162,6 @@ def check_run(
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
 
     # Decode some rows, and measure a few steps.
-    rows = preview(setup.feed, tokenizer, *preview_size)
     if next(setup.model.parameters()).is_meta:
         stage("too large for this machine: no steps are taken")
     else:
@@ -130,10 +169,30 @@ def check_run(
         stage("taking a few steps")
     shares = sample.shares_of(prepared)
     data = _data(setup, prepared, shares, sample.counts)
-    cost = estimate(setup, shares[0])
+    stages = _check_stages(setup, shares[0], preview_size)
+    cost = combined([(stage.share, stage.estimate) for stage in stages], setup)
     full = replace(full, train=setup.recipe.train)
     sources = estimate_sources(full, setup, prepared, sample.of_sources, cost.steps)
-    return CheckedRun(setup, cost, rows, data, sources)
+    shown = stages if setup.recipe.changes else []
+    return CheckedRun(setup, cost, stages[0].rows, data, sources, shown)
+
+
+def _check_stages(
+    setup: TrainingSetup, share: float, preview_size: tuple[int, int]
+) -> list[CheckedStage]:
+    """Measure a few steps of each stage, and decode some rows of its first one."""
+    checked, begin = list[CheckedStage](), 0.0
+    for number, (of_budget, recipe) in enumerate(setup.recipe.in_stages()):
+        first, middle = recipe.at(0.0), recipe.at(0.5)
+        model, feed = setup.model.of_stage(number), feed_of(setup.feed, middle)
+        of_stage = replace(setup, recipe=middle, model=model, feed=feed)
+        cost = estimate(of_stage if setup.recipe.changes else setup, share)
+        step = math.ceil(begin - TOLERANCE)
+        rows = preview(feed_of(setup.feed, first), setup.tokenizer, *preview_size, step)
+        changes = describe_stage(setup.recipe, number)
+        checked.append(CheckedStage(of_budget, step, changes, cost, rows))
+        begin += of_budget * cost.steps
+    return checked
 
 
 def _data(

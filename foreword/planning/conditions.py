@@ -82,13 +82,23 @@ def machine(family: str, hours: float, recipe: Recipe) -> Conditions:
 def text_bytes(texts: Sequence[str], read: ReadSettings) -> float:
     """Return the bytes of a text, estimated from its beginning if it is long.
 
+    Files of each ending are estimated by their own, since compressed ones hold several times their
+    size.
+
     Raises:
         UserError: there is no such text, or it cannot be read.
     """
     if is_prepared(texts):
         return float(PreparedText.load(Path(texts[0])).counts["train"].bytes)
+    by_ending: dict[str, list[Path]] = {}
+    for file in find_files(texts, None, read):
+        by_ending.setdefault(file.suffix.lower(), []).append(file)
+    return sum(_bytes_of(files, read) for files in by_ending.values())
+
+
+def _bytes_of(files: Sequence[Path], read: ReadSettings) -> float:
+    """Return the bytes of text in files of one ending."""
     counts = ReadCounts()
-    files = find_files(texts, None, read)
     for _ in read_documents(files, read, counts):
         if counts.bytes >= SAMPLE_BYTES:
             return counts.total_bytes(sum(file.stat().st_size for file in files))

@@ -279,7 +279,7 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
     longer = "with d_model, so that attention's share of the cost stays"
     if conditions.document_tokens is not None:
         median, longest = conditions.document_tokens
-        longer += f"; documents have {median:,.0f} tokens, half of them more"
+        longer += f"; half of the documents have more than {median:,.0f} tokens"
         if longest <= size.length:
             longer += f", 95 % at most {longest:,.0f}, which need no longer rows"
     return [*choices, Choice("packing.length", size.length, longer)]

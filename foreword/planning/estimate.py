@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -84,6 +84,35 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs_per_step)
     parameters = count_parameters(recipe, setup.vocab)
     return Estimate(parameters, *costs, steps, steps * epochs_per_step)
+
+
+def combined(stages: Sequence[tuple[float, Estimate]], setup: TrainingSetup) -> Estimate:
+    """Return the cost of a run from those of its stages: means over its steps, the most memory.
+
+    Args:
+        stages: the share of the budget and the cost of each, as if all of training were like it.
+        setup: the run.
+    """
+    if len(stages) == 1:
+        return stages[0][1]
+    steps = [share * cost.steps for share, cost in stages]
+    costs = [cost for _, cost in stages]
+
+    def mean(value_of: Callable[[Estimate], float]) -> float:
+        products = (n * value_of(cost) for n, cost in zip(steps, costs, strict=True))
+        return math.fsum(products) / math.fsum(steps)
+
+    total = round(math.fsum(steps))
+    return replace(
+        costs[0],
+        parameters=count_parameters(setup.recipe, setup.vocab),
+        memory=max((cost.memory for cost in costs), key=lambda memory: memory.total),
+        tokens_per_step=mean(lambda cost: cost.tokens_per_step),
+        flops_per_step=mean(lambda cost: cost.flops_per_step),
+        seconds_per_step=mean(lambda cost: cost.seconds_per_step),
+        steps=total,
+        epochs=total * costs[0].epochs / costs[0].steps,
+    )
 
 
 Costs = tuple[MemoryUse, float, float, float, float, int]  # fields of `Estimate`

@@ -51,18 +51,21 @@ class PreviewRow:
     targets: tuple[PreviewToken, ...]
 
 
-def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[PreviewRow]:
-    """Decode the first rows of the first step, exactly as training will see them.
+def preview(
+    feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int, step: int = 0
+) -> list[PreviewRow]:
+    """Decode the first rows of a step, exactly as training will see them.
 
     Args:
         feed: the batches of the run.
         tokenizer: the tokenizer of the run.
         rows: how many to show.
         tokens: maximum positions of each.
+        step: the number of the step.
     """
     if not rows:
         return []
-    numbers = np.arange(min(rows, feed.rows_per_step))
+    numbers = step * feed.rows_per_step + np.arange(min(rows, feed.rows_per_step))
     packed = feed.packed.rows(numbers)
     example = feed.objective.corrupt(packed, RowRng(feed.seed, numbers), feed.vocab)
     batch = feed.layout.arrange(example, feed.vocab)

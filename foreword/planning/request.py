@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from foreword.planning.continuing import with_text
 from foreword.planning.dial import Dial
 from foreword.runs import continued
 from foreword.runs.continued import StartingModel
@@ -31,6 +32,24 @@ class RunRequest:
     starting_model: StartingModel | None = None
     new_tokens: int = 0
     dial: Dial | None = None
+
+    def continued(self, note: Note) -> RunRequest:
+        """Return the request with the budget and the replay of a continuation of its model.
+
+        Args:
+            note: receives what a reader of the run has to know, a line each.
+
+        Raises:
+            UserError: the text cannot be read.
+        """
+        recipe, start, texts = self.recipe, self.starting_model, self.inputs.texts
+        if recipe.continuation is None or start is None or not texts:
+            return self
+        recipe, texts = with_text(start, recipe, texts, note, is_extended=bool(self.new_tokens))
+        start = replace(start, recipe=recipe)
+        return replace(
+            self, recipe=recipe, inputs=replace(self.inputs, texts=texts), starting_model=start
+        )
 
     def extended(self, note: Note) -> RunRequest:
         """Return the request with a vocabulary extended by tokens learned from its texts.

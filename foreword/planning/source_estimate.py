@@ -21,7 +21,7 @@ class SourceEstimate:
         name: the name of the source.
         tokens: its training tokens, estimated if it is long.
         share: the share of the rows of training.
-        stage: when it is read; "" for always.
+        stage: the stages of training that read it; "" for all.
         epochs: how many times it is read.
         worth: how many epochs of new text that is worth.
         effective_tokens: the number of new tokens that those read are worth.
@@ -72,13 +72,26 @@ def estimate_sources(
             source.name,
             round(size),
             float(read / rows.sum()),
-            source.stage,
+            _read_in(recipe, n),
             float(read / each),
             effective_epochs(read / each),
             round(size * effective_epochs(read / each)),
             WORTH_IT,
         )
-        for source, size, each, read in zip(
-            recipe.data.sources, tokens, per_epoch, rows, strict=True
+        for n, (source, size, each, read) in enumerate(
+            zip(recipe.data.sources, tokens, per_epoch, rows, strict=True)
         )
     ]
+
+
+def _read_in(recipe: Recipe, source: int) -> str:
+    """Return the numbers of the stages that read a source; "" for all."""
+    weights = [
+        [r.data.sources[source].weight for r in _ends(stage)] for _, stage in recipe.in_stages()
+    ]
+    stages = [str(n) for n, ends in enumerate(weights, 1) if any(w != 0 for w in ends)]
+    return "" if len(stages) == len(weights) else ", ".join(stages)
+
+
+def _ends(recipe: Recipe) -> list[Recipe]:
+    return [recipe.at(0.0), recipe.at(1.0)]

@@ -11,6 +11,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.disk import stored
+from foreword.planning.conditions import text_bytes
 from foreword.planning.request import RunRequest
 from foreword.runs import corpus
 from foreword.runs.sources import without_limits
@@ -86,7 +87,6 @@ def sample(
     """Write the first `most` characters of text to `file`; return their share of it, and counts."""
     counts = ReadCounts()
     files = find_files(texts, counts, read)
-    total = sum(path.stat().st_size for path in files)
     characters, bytes_written, share, is_parallel = 0, 0, 1.0, bool(read.target)
     with file.open("w", encoding="utf-8") as out:
         for document in read_documents(files, read, counts):
@@ -97,7 +97,7 @@ def sample(
             sides = text.split("\n") if is_parallel else [text]
             out.write(stored.to_json(dict(zip(("text", "target"), sides, strict=False))) + "\n")
             if characters >= most:
-                share = bytes_written / counts.total_bytes(total)
+                share = bytes_written / text_bytes(texts, read)
                 break
     return min(share, 1.0), asdict(counts)
 

@@ -21,18 +21,18 @@ class Line:
     """A curve or a level of a plot.
 
     Attributes:
-        label: label in the legend, or beside a level.
-        x: x values; empty for a level.
-        y: y values; nan is left out. A level has one.
+        label: label in the legend, or beside a level or a mark.
+        x: x values; empty for a level. A mark has one.
+        y: y values; nan is left out. A level has one; empty for a mark.
         colour: `ink`, `muted`, `accent`, `second`, or `cell0` to `cell11`.
-        style: `line`, `faint`, `dots` (a line with its points) or `level`.
+        style: `line`, `faint`, `dots` (a line with its points), `level`, or `mark`, a vertical one.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     colour: str = "accent"
-    style: Literal["line", "faint", "dots", "level"] = "line"
+    style: Literal["line", "faint", "dots", "level", "mark"] = "line"
 
 
 def smoothed(values: Sequence[float], keep: float = 0.8) -> list[float]:
@@ -74,7 +74,7 @@ def plot_curves(
         if axes.get_ylim()[1] >= 1000:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, tick: quantity(value)))
         # The legend, outside if there are many curves.
-        names = sum(bool(line.label) and line.style != "level" for line in lines)
+        names = sum(bool(line.label) and line.style not in ("level", "mark") for line in lines)
         if names > MOST_INSIDE:
             is_beside = size == "wide"
             where = "outside right upper" if is_beside else "outside lower center"
@@ -94,6 +94,11 @@ def _plot_line(axes: Any, line: Line) -> None:
         axes.axhline(line.y[0], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
         where = axes.get_yaxis_transform()
         axes.text(0.995, line.y[0], line.label, transform=where, ha="right", va="bottom")
+        return
+    if line.style == "mark":
+        axes.axvline(line.x[0], color=colour, linewidth=1.0, linestyle=(0, (1, 3)))
+        where = axes.get_xaxis_transform()
+        axes.text(line.x[0], 0.99, f" {line.label}", transform=where, ha="left", va="top")
         return
     style: dict[str, Any] = {"color": colour, "label": line.label or None, "linewidth": 1.8}
     if line.style == "faint":

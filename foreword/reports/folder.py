@@ -13,11 +13,12 @@ from typing import Any
 
 from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
+from foreword.train import log
 
 Record = Mapping[str, Any]
 
 
-RECORDS = ("train", "heldout", "probes")  # kinds of records of numbers
+RECORDS = ("train", "heldout", "probes", log.STAGE)  # kinds of records of numbers
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -71,6 +72,7 @@ class RunFolder:
         train: records of training, in order.
         heldout: records of the held-out loss, in order.
         probes: records of the probes measured while training, in order.
+        stages: records of what changed while it trained, in order.
         samples: records of samples, in order.
         evaluations: the evaluations, sorted by file name.
         of_tuned: evaluations of models tuned from the run, in `tuned/NAME/evaluations`.
@@ -84,6 +86,7 @@ class RunFolder:
     train: tuple[Record, ...]
     heldout: tuple[Record, ...]
     probes: tuple[Record, ...]
+    stages: tuple[Record, ...]
     samples: tuple[Record, ...]
     evaluations: tuple[SavedEvaluation, ...]
     of_tuned: tuple[SavedEvaluation, ...]
@@ -124,6 +127,7 @@ def read(run: str | Path) -> RunFolder:
         train=tuple(kinds["train"]),
         heldout=tuple(kinds["heldout"]),
         probes=tuple(kinds["probes"]),
+        stages=tuple(kinds[log.STAGE]),
         samples=tuple(samples),
         evaluations=tuple(_evaluations(run / "evaluations", unread)),
         of_tuned=tuple(_of_tuned(run, "", unread)),

@@ -214,7 +214,13 @@ def curves(run: RunFolder) -> str:
         return ""
     lines += _baseline_levels(run)
     # Small figures below: learning rate, speed, loss components.
+    marks = stage_marks(run)
+    lines += [Line(f"stage {n}", [step], [], "muted", "mark") for n, (step, _) in marks.items()]
     parts = ["<h2>Learning</h2>", _figure("Loss, nats per prediction", lines, is_large=True)]
+    parts += [
+        fragments.note(f"Stage {n}, from step {step:,}: {text}.")
+        for n, (step, text) in marks.items()
+    ]
     small = []
     for key, caption in (("lr", "Learning rate"), ("tokens_per_second", "Tokens per second")):
         values = [number(r, key) for r in run.train]
@@ -227,6 +233,15 @@ def curves(run: RunFolder) -> str:
         _component_figure(run, name) for name in log.components(run.train[-1] if run.train else {})
     ]
     return "\n".join([*parts, fragments.side_by_side(small)])
+
+
+def stage_marks(run: RunFolder) -> dict[int, tuple[int, str]]:
+    """Return the first step of each stage, and what changed at it; none of a single stage."""
+    marks: dict[int, tuple[int, str]] = {}
+    for record in run.stages:
+        if number(record, "stages") > 1:
+            marks.setdefault(int(record["stage"]), (int(record["step"]), log.in_words(record)))
+    return marks
 
 
 def probe_curves(run: RunFolder) -> str:

@@ -88,6 +88,10 @@ def _line(points: Sequence[Record], column: str, label: str, colour: str, style:
 
 def confusion(evaluation: SavedEvaluation) -> str:
     """Return the confusion matrix, or of many labels the most frequent mistakes; "" without."""
+    if by_label := evaluation.content.get("by_label"):
+        names = ["f1", "precision", "recall"]
+        cells = [[str(r["label"]), *(f"{number(r, n):.3f}" for n in names)] for r in by_label]
+        return Table(["label", "F1", *names[1:]], cells, [False, True, True, True]).html()
     labels, counts = _matrix(evaluation)
     if not labels:
         return ""

@@ -81,10 +81,16 @@ class StartingModel(TrainedModel):
         # The recipe's model, with the weights of this one.
         combined = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
         model = combined.build(self.tokenizer.vocab)
+        if hasattr(model, "stage_heads"):  # heads of earlier stages may be new
+            initialise(model, recipe.train.seed)
         unused = _copy_matching(self.model, model)
         # Only heads may be unused, and nothing may be missing.
         available, required = _shapes(self.model), _shapes(model)
-        missing = sorted(name for name, shape in required.items() if available.get(name) != shape)
+        missing = sorted(
+            name
+            for name, shape in required.items()
+            if available.get(name) != shape and not name.startswith("stage_heads.")
+        )
         if missing or not all(name.startswith("heads.") for name in unused):
             raise self._mismatch(recipe, missing or unused)
         notes = (f"heads left behind: {', '.join(unused)}",) if unused else ()

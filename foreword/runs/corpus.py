@@ -150,6 +150,11 @@ def _parts(recipe: Recipe, texts: Sequence[str], folder: Path) -> list[_Part]:
     return [_Part(source.name, [text], folder / source.name) for source, text in pairs]
 
 
+def parts_of(run: Run) -> list[_Part]:
+    """Return the parts of a run's text: its sources, or all of it."""
+    return _parts(run.recipe, run.noted.get("texts") or [], run.folder / SHARDS)
+
+
 def _load(parts: Sequence[_Part], folder: Path) -> PreparedText:
     prepared = {part.name: PreparedText.load(part.shards) for part in parts}
     return prepared[""] if "" in prepared else PreparedText.mixture(folder, prepared)
@@ -202,7 +207,8 @@ def _tokenizer(run: Run, texts: Sequence[str], stage: Stage) -> Tokenizer:
         tokenizer = Tokenizer.load(given)
     elif recipe.data.sources:
         sizes = [float(_size([text], recipe.read)) for text in texts]
-        weighted = list(zip(texts, recipe.data.weights(sizes), strict=True))
+        weights = zip(texts, sources.mean_weights(recipe, sizes), strict=True)
+        weighted = [(text, weight) for text, weight in weights if weight]
         tokenizer = train_on_sources(recipe.tokenizer, weighted, recipe.read, stage)
     else:
         require_sentences(recipe, texts, run.noted.get("heldout", ()))
@@ -246,8 +252,7 @@ def run_shards(folder: Path) -> PreparedText:
     Raises:
         UserError: they are missing.
     """
-    run = Run(folder)
-    parts = _parts(run.recipe, run.noted.get("texts") or [], folder / SHARDS)
+    parts = parts_of(Run(folder))
     for part in parts:
         if not part.name and not (part.shards / MANIFEST).is_file():
             raise UserError(

@@ -106,7 +106,7 @@ def count_step(
 
 
 def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
-    """Return the bytes that backward needs of a row, as the kernels of a GPU keep them.
+    """Return the bytes that backward needs of a row at most, as the kernels of a GPU keep them.
 
     What does not grow with the rows is shared by few. Of a kind that needs numbers to be computed,
     such as a plug-in's, nothing is known: 0.
@@ -116,9 +116,17 @@ def row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
         dtype: the precision to compute in.
     """
     train = TrainSettings(activation_checkpointing=recipe.train.activation_checkpointing)
-    parts = (recipe.model, recipe.objective, recipe.layout)
-    return _row_bytes(
-        Recipe(*parts, tokenizer=recipe.tokenizer, packing=recipe.packing, train=train), dtype
+    return max(
+        _row_bytes(
+            Recipe(
+                *(stage.model, stage.objective, stage.layout),
+                tokenizer=recipe.tokenizer,
+                packing=recipe.packing,
+                train=train,
+            ),
+            dtype,
+        )
+        for stage in recipe.extremes()
     )
 
 

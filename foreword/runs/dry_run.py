@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from foreword.data.rng import RowRng
+from foreword.errors import UserError
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.nn.embedding import token_tables
 from foreword.nn.init import shapes_only
@@ -40,7 +41,12 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None, *, is_new: bool = True) 
         recipe.train.embedding_init.require_fit(widths_of(model, vocab))
     for name in filter(None, recipe.bos_and_eos):
         vocab.id(name)
-    recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
+    for number, (_, stage) in enumerate(recipe.in_stages()):
+        try:
+            stage.layout.arrange(dummy_example(stage, vocab), vocab)
+        except UserError as error:
+            is_own = number == len(recipe.stages or ())
+            raise UserError(f"{'' if is_own else f'stages[{number}].'}{error}") from error
 
 
 def widths_of(model: Model, vocab: Vocab) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,20 @@ from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.gathered_model import GatheredModel
-from foreword.runs.measure import Measure, heldout_record, measure_rows, measure_sources
+from foreword.runs.measure import (
+    Measure,
+    Watch,
+    heldout_record,
+    measure_rows,
+    measure_sources,
+)
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
+from foreword.runs.staged import Stages, feed_of
 from foreword.runs.stages import EVALUATING, SAVING, TRAINING, ProgressReporter
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import kinds
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log, processes
 from foreword.train.budget import Progress
@@ -201,6 +209,7 @@ class MeasureHeldOut(_Evaluation):
         setup: the run, with held-out text.
         bytes_per_token: bytes per token of that text, for bits per byte.
         checkpoints: saves the best checkpoint.
+        stages: what the training does now.
     """
 
     def __init__(
@@ -209,9 +218,11 @@ class MeasureHeldOut(_Evaluation):
         setup: TrainingSetup,
         bytes_per_token: float,
         checkpoints: SaveCheckpoints,
+        stages: Stages,
     ) -> None:
         self.times = setup.recipe.train.evaluations
         self._log, self._setup, self._checkpoints = run_log, setup, checkpoints
+        self._stages = stages
         self._bytes_per_token = bytes_per_token
 
     def run(self, loop: Loop) -> None:
@@ -219,17 +230,16 @@ class MeasureHeldOut(_Evaluation):
         setup, state = self._setup, loop.state
         if setup.heldout is None:
             return
-        recipe, model, rows = setup.recipe, setup.model, setup.recipe.train.heldout_rows
-        measured: Measure | None
         with self._log.between_steps(EVALUATING) as watch:
-            if setup.sources:
-                measured = measure_sources(
-                    recipe, model, setup.sources, rows, setup.dtype, watch, setup.loss_fn
-                )
-            else:
-                measured = measure_rows(
-                    recipe, model, setup.heldout, rows, setup.dtype, watch, setup.loss_fn
-                )
+            measured = self._measure(setup.recipe, setup.model, watch)
+            recipe, model = self._stages.now(setup.model)
+            names = [kinds.name_of(one.objective) for one in (recipe, setup.recipe)]
+            # A stage with another objective is measured by its own too.
+            if measured is not None and names[0] != names[1]:
+                own = self._measure(recipe, model, watch)
+                assert own is not None
+                losses = {**measured.components, names[0]: own.loss}
+                measured = replace(measured, components=losses)
         if measured is None:
             return  # all that is held out of each source is shorter than a row
         loss = processes.of_first(measured.loss)
@@ -243,6 +253,20 @@ class MeasureHeldOut(_Evaluation):
             state.best = checkpoint.name_of(state.spent.steps)
             self._checkpoints.run(loop)
 
+    def _measure(self, recipe: Recipe, model: Model, watch: Watch) -> Measure | None:
+        """Return the loss of a stage on held-out text; of the last one in the usual case."""
+        setup, rows = self._setup, recipe.train.heldout_rows
+        assert setup.heldout is not None
+        with setup.computing(recipe.objective, model) as loss_fn:
+            if setup.sources:
+                sources = [
+                    replace(s, heldout=s.heldout and feed_of(s.heldout, recipe))
+                    for s in setup.sources
+                ]
+                return measure_sources(recipe, model, sources, rows, setup.dtype, watch, loss_fn)
+            heldout = feed_of(setup.heldout, recipe)
+            return measure_rows(recipe, model, heldout, rows, setup.dtype, watch, loss_fn)
+
 
 class MeasureProbes(_Evaluation):
     """Probe the model before its first step, and as often as the held-out loss is measured.
@@ -251,11 +275,15 @@ class MeasureProbes(_Evaluation):
         run_log: log of the run.
         model: gathers the model of the run.
         probing: measures it.
+        stages: what the training does now.
     """
 
-    def __init__(self, run_log: RunLog, model: GatheredModel, probing: Probing) -> None:
+    def __init__(
+        self, run_log: RunLog, model: GatheredModel, probing: Probing, stages: Stages
+    ) -> None:
         self.times = model.setup.recipe.train.evaluations
         self._log, self._model, self._setup = run_log, model, model.setup
+        self._stages = stages
         self._probing: Probing | None = probing
 
     def begin(self, loop: Loop) -> None:
@@ -279,10 +307,10 @@ class MeasureProbes(_Evaluation):
         model = self._model.gather(is_needed=self._probing is not None)
         if model is None or self._probing is None:
             return
-        setup = self._setup
+        recipe, model = self._stages.now(model)
         # In float32, like `foreword probe`.
         trained = TrainedModel(
-            model, setup.recipe, setup.tokenizer, self._model.device, source=self._log.run
+            model, recipe, self._setup.tokenizer, self._model.device, source=self._log.run
         )
         with self._log.between_steps(EVALUATING), evaluation_mode(model):
             figures = self._probing(trained)
@@ -313,11 +341,14 @@ class ShowSamples(_Evaluation):
         run_log: the log to write to.
         model: gathers the model of the run.
         samples: makes the samples.
+        stages: what the training does now.
     """
 
-    def __init__(self, run_log: RunLog, model: GatheredModel, samples: Samples) -> None:
+    def __init__(
+        self, run_log: RunLog, model: GatheredModel, samples: Samples, stages: Stages
+    ) -> None:
         self.times = model.setup.recipe.train.evaluations
-        self._log, self._model, self._samples = run_log, model, samples
+        self._log, self._model, self._samples, self._stages = run_log, model, samples, stages
 
     def run(self, loop: Loop) -> None:
         """Write samples from the first rows."""
@@ -325,8 +356,9 @@ class ShowSamples(_Evaluation):
         if setup.heldout is None or (model := self._model.gather()) is None:
             return
         rows, device = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS)), self._model.device
+        recipe, model = self._stages.now(model)
         with self._log.between_steps(EVALUATING), evaluation_mode(model):
-            records = self._samples(model, setup.recipe, setup.tokenizer, rows, device)
+            records = self._samples(model, recipe, setup.tokenizer, rows, device)
         if records:
             step = loop.state.spent.steps
             self._log.write({"kind": "samples", "step": step, "samples": records}, loop)

@@ -67,6 +67,7 @@ from foreword.runs.setup import (
 )
 from foreword.runs.sizes import require_memory, require_room_for_a_row
 from foreword.runs.sources import given_tokenizer, mean_bytes_per_token
+from foreword.runs.staged import Stages
 from foreword.runs.stages import TRAINING, ProgressReporter, Stage
 from foreword.settings import plugins
 from foreword.text.tokenizer import Tokenizer
@@ -330,9 +331,12 @@ def train_run(
         # Model and batches; then the loop, from the start or from the newest checkpoint.
         setup = _set_up(run, tokenizer, prepared, reporter.stage, learns=not has_begun)
         _describe(run, setup, prepared, reporter)
-        saver = Saver()
-        run_hooks = _hooks(RunLog(folder, reporter), setup, prepared, samples, probing, saver)
-        loop = training_loop(setup, [*run_hooks, *hooks], reporter.note, reporter.warn)
+        saver, run_log = Saver(), RunLog(folder, reporter)
+        stages = Stages(setup, run_log.write)
+        run_hooks = _hooks(run_log, setup, prepared, samples, probing, saver, stages)
+        all_hooks = [*run_hooks, *hooks]
+        loop = training_loop(setup, all_hooks, reporter.note, reporter.warn, stages.batches)
+        stages.keep(log.read(folder))
         _begin(run, loop, setup, reporter, has_begun=has_begun)
         reporter.stage(TRAINING)
         with _stopping_in_one_line(folder, loop, setup), saver, stops_on_signals(loop):
@@ -402,12 +406,14 @@ def _hooks(
     samples: Samples | None,
     probing: Probing | None,
     saver: Saver,
+    stages: Stages,
 ) -> list[Hook]:
     """Return the hooks of every run, in order.
 
     Probes come before the held-out loss, which may save a checkpoint: a run that is resumed from it
-    must have both records. Of several processes all measure and save together, and the first does
-    the rest; of a sharded model the others send it their shards.
+    must have both records. Where a segment begins, the one before it is measured first. Of several
+    processes all measure and save together, and the first does the rest; of a sharded model the
+    others send it their shards.
 
     Raises:
         UserError: there are probes, and no process has room for the whole model.
@@ -418,18 +424,22 @@ def _hooks(
         shares = {source.name: source.share for source in setup.sources}
         bytes_per_token = mean_bytes_per_token(prepared, shares, ends=ends)
     checkpoints = SaveCheckpoints(run_log, setup.recipe, saver)
-    measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints)
+    measure = MeasureHeldOut(run_log, setup, bytes_per_token, checkpoints, stages)
     if not processes.is_first() and setup.sharded is None:
-        return [measure, checkpoints]
+        return [measure, stages, checkpoints]
     whole = gathered_model(setup)
     if whole is None:
         run_log.reporter.note("no samples: no process has memory for the whole model")
         if probing is not None:
             raise UserError("probes need the whole model, and no process has memory for it")
-    shows = [] if samples is None or whole is None else [ShowSamples(run_log, whole, samples)]
-    probes = [] if probing is None or whole is None else [MeasureProbes(run_log, whole, probing)]
+    shows = (
+        [] if samples is None or whole is None else [ShowSamples(run_log, whole, samples, stages)]
+    )
+    probes = (
+        [] if probing is None or whole is None else [MeasureProbes(run_log, whole, probing, stages)]
+    )
     logs = [LogMetrics(run_log, setup)] if processes.is_first() else []
-    return [*logs, *probes, measure, *shows, checkpoints]
+    return [*logs, *probes, measure, *shows, stages, checkpoints]
 
 
 def _begin(

@@ -190,6 +190,11 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     with unfilled():
         model = recipe.build(tokenizer.vocab)
     checkpoint.load_weights(folder, model)
+    if recipe.changes:  # the segment of the last step that was taken
+        state = checkpoint.read_state(folder)
+        begun = sum(begin < state["step"] for begin in state.get("begins", ()))
+        segment = recipe.segments()[max(begun, 1) - 1]
+        recipe, model = segment.recipe, model.of_stage(segment.stage)
     return TrainedModel(
         model=model.to(where).eval(),
         recipe=recipe,

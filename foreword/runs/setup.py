@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from foreword.nn.block import Block
 from foreword.nn.checkpointing import checkpoint_blocks
 from foreword.nn.init import initialise, shapes_only, without_weights
 from foreword.nn.model import Model
-from foreword.objectives._contract import ModelWithLoss
+from foreword.objectives._contract import ModelWithLoss, Objective
 from foreword.runs.counted import row_bytes
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
@@ -32,7 +32,7 @@ from foreword.train.budget import Budget
 from foreword.train.device import autocast, choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.hooks import Hook
-from foreword.train.loop import Loop
+from foreword.train.loop import Batches, Loop
 from foreword.train.parallel._contract import TrainingDivision
 from foreword.train.step import StepOptions
 from foreword.train.workers import accumulate_on, choose_workers
@@ -91,6 +91,16 @@ class TrainingSetup:
     def loss_fn(self) -> ModelWithLoss:
         """The module from a batch to its loss."""
         return self.sharded or ModelWithLoss(self.model, self.recipe.objective)
+
+    @contextmanager
+    def computing(self, objective: Objective, model: Model) -> Iterator[ModelWithLoss]:
+        """Provide `loss_fn` for a stage's objective, and the model with the heads of the stage."""
+        loss_fn = self.loss_fn
+        before, loss_fn.uses = loss_fn.uses, (objective, model)
+        try:
+            yield loss_fn
+        finally:
+            loss_fn.uses = before
 
     def notes(self, prepared: PreparedText) -> list[str]:
         """Return what the user should know of how the text became rows, one line each."""
@@ -246,7 +256,7 @@ def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0)
 
 def _feed(recipe: Recipe, shards: Shards, vocab: Vocab, packed: Packed, micro_batch: int) -> Feed:
     train = recipe.train
-    if recipe.objective.needs_counts:
+    if any(stage.objective.needs_counts for _, stage in recipe.in_stages()):
         vocab = replace(vocab, counts=shards.counts(vocab.size))
     return Feed(
         packed=packed,
@@ -267,9 +277,11 @@ def training_loop(
     hooks: Sequence[Hook],
     note: Callable[[str], None],
     warn: Callable[[str], None],
+    batches: Batches | None = None,
 ) -> Loop:
-    """Return the loop that trains the setup's model."""
+    """Return the loop that trains the setup's model, on its feed's batches by default."""
     recipe = setup.recipe
+    counted = step_flops(setup)  # before DDP, which would expect a gradient of all heads used here
     kind = parallelism(recipe, setup.vocab, setup.device)
     loss_fn: torch.nn.Module = setup.loss_fn
     if kind is not None and not kind.shards:
@@ -279,14 +291,14 @@ def training_loop(
         dtype=setup.dtype,
         dropout_seed=recipe.train.seed ^ DROPOUT,
         max_nonfinite_steps=recipe.train.max_nonfinite_steps,
-        flops=step_flops(setup),
+        flops=counted,
         accumulate=accumulate_on(recipe.train.threads if kind is None else 1),
         average=recipe.train.average,
     )
     return Loop(
         setup.model,
         loss_fn,
-        setup.feed,
+        batches or setup.feed,
         recipe.optimizer.build(setup.model),
         recipe.schedule,
         Budget.of(recipe.train),
@@ -297,14 +309,22 @@ def training_loop(
     )
 
 
-def step_flops(setup: TrainingSetup) -> float:
-    """Return the FLOPs of a step, counted on its first micro-batch and scaled to its rows."""
+def step_flops(
+    setup: TrainingSetup, feed: Feed | None = None, loss_fn: ModelWithLoss | None = None
+) -> float:
+    """Return the FLOPs of a step, counted on its first micro-batch and scaled to its rows.
+
+    Args:
+        setup: the run.
+        feed: batches of a stage; default the last one's.
+        loss_fn: the loss of a stage; default the last one's.
+    """
     # Uncompiled and in fp32, a whole batch might not fit into memory.
     rows = setup.recipe.rows_per_step
     most = COUNTED_ROWS if setup.device.type == "cuda" else rows
-    first = setup.feed.batches(np.arange(min(most, rows)))[0]
+    first = (feed or setup.feed).batches(np.arange(min(most, rows)))[0]
     with autocast(setup.device, setup.dtype):  # the precision of sharded weights
-        counted = flops.count(setup.model, first, setup.loss_fn)
+        counted = flops.count(setup.model, first, loss_fn or setup.loss_fn)
     return float(counted) * rows / len(first.ids)
 
 

@@ -238,9 +238,11 @@ def count_by_part(model: nn.Module) -> dict[str, int]:
     """Return the parameters of embedding, stacks and heads; shared ones count once."""
     backbone, heads = model.get_submodule("backbone"), model.get_submodule("heads")
     seen: set[nn.Parameter] = set()
-    counts = {}
-    for name, part in (*backbone.named_children(), ("heads", heads)):
+    counts: dict[str, int] = {}
+    parts = [*backbone.named_children(), ("heads", heads)]
+    parts += [("heads", child) for name, child in model.named_children() if name == "stage_heads"]
+    for name, part in parts:
         new = set(part.parameters()) - seen
-        counts[name] = sum(p.numel() for p in new)
+        counts[name] = counts.get(name, 0) + sum(p.numel() for p in new)
         seen |= new
     return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -60,15 +61,9 @@ def require_sources(recipe: Recipe, texts: Sequence[str]) -> None:
     Raises:
         UserError: one is missing, or is another's too; the setting is named.
     """
-    budget = Budget.of(recipe.train)
     seen: dict[str, str] = {}
     for number, (source, text) in enumerate(zip(recipe.data.sources, texts, strict=True)):
         where = f"data.sources[{number}]"
-        if source.stage and budget.unit in ("hours", "flops"):
-            raise UserError(
-                f"{where}.stage: a budget in {budget.unit} does not tell which step is where in "
-                "training; give --steps, --tokens or --epochs"
-            )
         with _named(f"{where}.path"):
             is_ready = is_prepared(text)
             files = [Path(text)] if is_ready else find_files([text], None, recipe.read)
@@ -146,7 +141,20 @@ def plan_of(recipe: Recipe, sizes: Sequence[float], rows_per_epoch: Sequence[flo
     if recipe.packing.is_contiguous:  # shares and stages are exact to a stretch
         stretch = STRETCH if steps is None else min(max(1, steps // STRETCH), STRETCH)
     total = None if steps is None else steps * rows
-    return MixturePlan(recipe.data, sizes, rows_per_epoch, total, rows, recipe.train.seed, stretch)
+    parts = [(part.begin, part.recipe.data.weights(sizes)) for part in recipe.segments()]
+    limits = [source.epochs for source in recipe.data.sources]
+    return MixturePlan(limits, parts, rows_per_epoch, total, rows, recipe.train.seed, stretch)
+
+
+def mean_weights(recipe: Recipe, sizes: Sequence[float]) -> list[float]:
+    """Return the share of each source in the whole training by weights alone."""
+    parts = recipe.segments()
+    ends = [*(part.begin for part in parts[1:]), 1.0]
+    weights = [part.recipe.data.weights(sizes) for part in parts]
+    lengths = [end - part.begin for part, end in zip(parts, ends, strict=True)]
+    return [
+        math.fsum(map(operator.mul, lengths, of_source)) for of_source in zip(*weights, strict=True)
+    ]
 
 
 def mixed_rows(recipe: Recipe, prepared: PreparedText, vocab: Vocab) -> MixedRows:

@@ -25,13 +25,15 @@ from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked_values
 from foreword.errors import UserError, item_name, nearest
 from foreword.settings import kinds
+from foreword.settings.ranges import Curve, curves_in, is_curve
 
 Table = dict[str, Any]
 Settings = TypeVar("Settings")
 
 # Of a dataclass of settings, as its `RENAMED`: by the old name of a setting its name of today, or a
-# function from the old value to the name and value of today. Of a kind, as its `BEFORE`: the values
-# that tables stored before a setting existed stand for.
+# function from the old value to the name and value of today; a name "[[...]]" is a table of the
+# recipe. Of a kind, as its `BEFORE`: the values that tables stored before a setting existed stand
+# for.
 Renamed = Mapping[str, str | Callable[[Any], tuple[str, Any]]]
 
 FEW_CHOICES = 6  # a message names all of them
@@ -291,7 +293,7 @@ def build(
         path = f"{where}.{key}" if where else key
         if key not in known:
             if (today := _renamed(cls, key, value)) is not None:
-                new, now = path.removesuffix(key) + today[0], today[1]
+                new, now = path.removesuffix(key) * (today[0][0] != "[") + today[0], today[1]
                 new += "" if now is value else f" = {to_toml(now)}"
                 raise UserError(f"{path}: is now {new}")
             hint = _below(cls, table, key, where) or nearest(key, known)
@@ -312,9 +314,20 @@ def build(
             needed = f"{owner} needs this setting" if owner else "is needed"
             raise UserError(f"{path}: {needed}")
     try:
-        return cls(**values)
+        settings = cls(**values)
     except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
         raise UserError(f"{where}.{error}" if where else str(error)) from error
+    if not where:
+        _require_curves(settings)
+    return settings
+
+
+def _require_curves(settings: Any) -> None:
+    """Check that only settings that may change while a model trains do (`CHANGING`)."""
+    changing: re.Pattern[str] = getattr(settings, "CHANGING", re.compile("(?!)"))
+    for path in curves_in(settings):
+        if not changing.fullmatch(path):
+            raise UserError(f"{path}: must be one number, and cannot change during training")
 
 
 @functools.cache
@@ -347,7 +360,8 @@ def in_todays_names(cls: type, table: Mapping[str, Any]) -> Table:
             updated[name] = (
                 in_todays_names(typing.cast(type, nested), value) if is_nested else value
             )
-    return updated
+    update: Callable[[Table], Table] = getattr(cls, "in_todays_form", lambda table: table)
+    return update(updated)
 
 
 def as_stored(part: kinds.Part, table: Mapping[str, Any]) -> Table:
@@ -468,6 +482,8 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+    if hint is float and is_curve(value):
+        return Curve(*(convert(float, value[end], f"{where}.{end}") for end in ("from", "to")))
     value = _python_number(value)
     if hint is str and isinstance(value, datetime.date | datetime.time):
         return str(value)  # TOML takes 02:00:00 for a time of day, and 24:00:00 for no such thing
@@ -502,9 +518,13 @@ def to_table(settings: Any) -> Table:
         elif dataclasses.is_dataclass(value):
             value = to_table(value)
         elif isinstance(value, tuple):
-            value = [to_table(v) if dataclasses.is_dataclass(v) else v for v in value]
-        table[f.name] = list(value) if isinstance(value, tuple) else value
+            value = [to_table(v) if dataclasses.is_dataclass(v) else _plain(v) for v in value]
+        table[f.name] = list(value) if isinstance(value, tuple) else _plain(value)
     return table
+
+
+def _plain(value: Any) -> Any:
+    return value.table() if isinstance(value, Curve) else value
 
 
 def _kind_table(value: Any) -> Any:
@@ -515,12 +535,17 @@ def _kind_table(value: Any) -> Any:
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
     """Return a table as TOML text, without credentials."""
-    values = {key: masked_values(v) for key, v in table.items() if not isinstance(v, Mapping)}
+    below = {key: v for key, v in table.items() if isinstance(v, Mapping) and not is_curve(v)}
+    values = {key: masked_values(v) for key, v in table.items() if key not in below}
     text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            text += f"\n[{prefix}{key}]\n" + dumps(value, f"{prefix}{key}.")
+    for key, value in below.items():
+        text += f"\n[{prefix}{key}]\n" + dumps(value, f"{prefix}{key}.")
     return text
+
+
+def _key(name: str) -> str:
+    """Return a key of a table as TOML writes it."""
+    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
 
 
 def to_toml(value: Any) -> str:
@@ -530,7 +555,7 @@ def to_toml(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {to_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(to_toml, value)) + "]"
     return repr(_python_number(value))

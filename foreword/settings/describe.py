@@ -110,12 +110,18 @@ def settings(cls: Any) -> list[Setting]:
 
 def sections(root: type) -> dict[str, type]:
     """Return the plain tables of a recipe's settings by name: `train`, `read`, `prepare`."""
-    hints = hints_of(root)
+    tables = {name: _table_of(hint) for name, hint in hints_of(root).items()}
     return {
-        f.name: hints[f.name]
+        f.name: table
         for f in fields(root)
-        if "part" not in f.metadata and is_dataclass(hints[f.name])
+        if "part" not in f.metadata and (table := tables[f.name]) is not None
     }
+
+
+def _table_of(hint: Any) -> type | None:
+    """Return the dataclass of a setting that is a table, perhaps one that may be left out."""
+    types = (one for one in (hint, *get_args(hint)) if isinstance(one, type))
+    return next((one for one in types if is_dataclass(one)), None)
 
 
 def set_by(roots: Mapping[str, type]) -> dict[str, list[str]]:

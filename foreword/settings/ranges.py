@@ -7,6 +7,9 @@
     Masked(rate=7)        # rate: must be a number above 0 and at most 1, got 7
     range_of(Share)       # (float, Interval(ge=0, le=1)), to show settings
 
+A number may also change while a model trains, `rate = { from = 0.3, to = 0.05 }` in a recipe
+(`Curve`); both of its ends are in the range.
+
 Every range has two ends, so that no setting is infinite or nan, and no whole number that exceeds 64
 bits reaches torch or numpy. The ends exclude what makes no sense, not what is unwise or does not
 fit into memory.
@@ -22,7 +25,7 @@ import numbers
 import reprlib
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
@@ -35,6 +38,7 @@ MOST_TRAININGS = 10_000  # of one network, from seeds or with values of settings
 # Whole numbers.
 Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
+Folds = Annotated[int, Interval(ge=2, le=1000)]
 Trainings = Annotated[int, Interval(ge=1, le=MOST_TRAININGS)]
 Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
@@ -66,6 +70,52 @@ Hours = Annotated[float, Interval(gt=0, le=1e6)]
 EpochsOfText = Annotated[float, Interval(gt=0, le=1e6)]
 TokensOfText = Annotated[float, Interval(gt=0, le=2**53)]
 Flops = Annotated[float, Interval(gt=0, le=1e30)]
+
+
+class Curve(float):
+    """A number that changes along a straight line while a model trains; as a float, its last value.
+
+    Where nothing looks at the training, a setting is so what it ends as.
+
+    Args:
+        start: its first value.
+        end: its last value.
+    """
+
+    start: float
+
+    def __new__(cls, start: float, end: float) -> Curve:  # noqa: D102 - the class says it
+        curve = super().__new__(cls, end)
+        curve.start = float(start)
+        return curve
+
+    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
+        return self.start, float(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Curve) and self.ends == other.ends
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.ends)
+
+    def __repr__(self) -> str:
+        return f"{{from = {self.start:g}, to = {float(self):g}}}"
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its first and its last value."""
+        return self.start, float(self)
+
+    def at(self, share: float) -> float:
+        """Return its value after a share of its way, 0 to 1."""
+        return float(self) if share >= 1 else self.start + (float(self) - self.start) * share
+
+    def table(self) -> dict[str, float]:
+        """Return it as recipes write it."""
+        return {"from": self.start, "to": float(self)}
 
 
 class Ranged:
@@ -176,7 +226,56 @@ def _check_number(number: type, interval: Interval, value: Any, where: str) -> N
 
 
 def _contains(interval: Interval, value: Any) -> bool:
-    """Return whether a number is in a range; nan is in none."""
+    """Return whether a number is in a range, a curve with both ends; nan is in none."""
+    if isinstance(value, Curve):
+        return all(_contains(interval, end) for end in value.ends)
     above = value > interval.gt if interval.ge is None else value >= interval.ge
     below = value < interval.lt if interval.le is None else value <= interval.le
     return bool(above and below)
+
+
+def is_curve(value: object) -> bool:
+    """Return whether a value is a curve as recipes write it."""
+    return isinstance(value, Mapping) and value.keys() == {"from", "to"}
+
+
+def curves_in(settings: Any, where: str = "") -> Iterator[str]:
+    """Yield the names of the settings that are curves: `objective.rate`."""
+    if isinstance(settings, Curve):
+        yield where
+    elif isinstance(settings, tuple):
+        for number, item in enumerate(settings):
+            yield from curves_in(item, f"{where}[{number}]")
+    elif dataclasses.is_dataclass(settings):
+        for f in dataclasses.fields(settings):
+            path = f"{where}.{f.name}" if where else f.name
+            yield from curves_in(getattr(settings, f.name), path)
+
+
+def has_curves(settings: Any) -> bool:
+    """Return whether a value, or anything in it, is a curve."""
+    return next(curves_in(settings), None) is not None
+
+
+def at_share(settings: Any, share: float, **others: Any) -> Any:
+    """Return settings with each curve at its value after a share of its way.
+
+    Args:
+        settings: a dataclass, or the value of one of its fields.
+        share: 0 to 1.
+        others: fields of the dataclass to replace at once, so that it is checked as a whole.
+    """
+    if isinstance(settings, Curve):
+        return settings.at(share)
+    if isinstance(settings, tuple):
+        return tuple(at_share(item, share) for item in settings)
+    if not others and not has_curves(settings):
+        return settings
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        if f.name not in others and has_curves(value):
+            try:
+                others[f.name] = at_share(value, share)
+            except ValueError as error:
+                raise type(error)(f"{f.name}.{error}") from error
+    return dataclasses.replace(settings, **others)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.tables.examples import Labelled
 
@@ -15,7 +16,7 @@ PREDICTION = "prediction"  # the column that predictions are written to
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of text, label and second text; `pair` and `label` are "" if there is none.
+    """The columns of text, label, second text and group; but for `text` "" if there is none.
 
     Each is a name, or a number from 0 in a file without a header.
     """
@@ -23,6 +24,7 @@ class Columns:
     text: str = "text"
     label: str = "label"
     pair: str = ""
+    group: str = ""
 
     @property
     def are_numbers(self) -> bool:
@@ -31,9 +33,10 @@ class Columns:
         Raises:
             UserError: some are numbers and some are names.
         """
-        is_number = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
+        is_number = [name.isdecimal() for name in astuple(self) if name]
         if any(is_number) and not all(is_number):
-            names = ", ".join(f"'{name}'" for name in (self.text, self.pair, self.label) if name)
+            given = (self.text, self.pair, self.label, self.group)
+            names = ", ".join(f"'{name}'" for name in given if name)
             raise UserError(
                 f"--text, --pair, --label: {names}: all by name, or all by number where the file "
                 "has no header"
@@ -60,6 +63,16 @@ def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelle
     if not text.strip() or (pair is not None and not pair.strip()):
         return None
     return Labelled(text, label.strip(), pair, source)
+
+
+def labels_example(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, whose label may be a list: it is then written as JSON."""
+    value = row.get(columns.label)
+    if not isinstance(value, list | tuple):
+        return example_of(row, columns, source)
+    example = example_of(row, replace(columns, label=""), source)
+    label = stored.to_json([label_of(item, source) for item in value])
+    return example and example._replace(label=label)
 
 
 def text_of(value: Any, where: str) -> str:

@@ -29,12 +29,14 @@ class Labelled(NamedTuple):
         label: its label, as written in the data; "" if it is to be predicted.
         pair: the second text of a pair, or None.
         source: where it came from (`train.tsv:17`), for messages.
+        group: what it has in common with others, such as an author; "" for nothing.
     """
 
     text: str
     label: str = ""
     pair: str | None = None
     source: str = ""
+    group: str = ""
 
 
 class Repaired(Labelled):

@@ -140,7 +140,8 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
     """Return labelled examples as a table with the columns `text`, `label` and perhaps `pair`.
 
     Args:
-        items: `(text, label)` or `(text, label, second text)` each; a label is a text or a number.
+        items: `(text, label)` or `(text, label, second text)` each; a label is a text, a number or
+            a list of them.
         name: name of the argument, for messages.
         needs_label: else items are `(text,)`, `(text, second text)` or `(text, label, second
             text)`.
@@ -168,7 +169,7 @@ def examples_table(items: Sequence[Any], name: str, *, needs_label: bool = True)
         for value in (text, *pair):
             require_text(value, where)
         label = label.item() if isinstance(label, np.generic) else label
-        if not isinstance(label, str | int | float):  # a boolean is an int
+        if not isinstance(label, str | int | float | list):  # a boolean is an int
             raise UserError(f"{where}: expected a text or a number as label, got {_short(label)}")
         if label != label:
             raise UserError(f"{where}: the label is missing (nan)")
@@ -198,17 +199,19 @@ def table_of(data: Any, name: str) -> pa.Table | None:
     """Return an object as a table if it has named columns, such as a DataFrame; else None.
 
     A table is any object that exports records by Arrow's stream protocol, as those of pandas,
-    polars, pyarrow and DuckDB do.
+    polars, pyarrow and DuckDB do; or a Dataset of Hugging Face, whose labels have their names.
 
     Args:
         data: the object.
         name: name of the argument, for messages.
 
     Raises:
-        UserError: it is a table that Arrow cannot hold.
+        UserError: it is a table that Arrow cannot hold, or a stream of rows.
     """
     if isinstance(data, pa.Table):
         table = data
+    elif hasattr(data, "with_format") and hasattr(data, "features"):
+        table = _dataset_table(data, name)
     elif not hasattr(data, "__arrow_c_stream__"):
         return None
     else:
@@ -226,6 +229,32 @@ def table_of(data: Any, name: str) -> pa.Table | None:
     if twice := sorted({n for n in columns if columns.count(n) > 1}):
         raise UserError(f"{name}: two columns are named '{twice[0]}'")
     return table.select(columns)
+
+
+def _dataset_table(data: Any, name: str) -> pa.Table:
+    """Return a Dataset of Hugging Face as a table, with the names of its labels."""
+    if not hasattr(data, "__len__"):
+        raise UserError(
+            f"{name}: {type(data).__name__} gives its rows once, and they are read several times; "
+            "load it without streaming=True"
+        )
+    table = data.with_format("arrow")[:]
+    for column, feature in data.features.items():
+        inner = getattr(feature, "feature", feature)  # of a list
+        if names := getattr(inner, "names", None):
+            values = table.column(column).to_pylist()
+            named = [
+                [names[n] for n in value] if isinstance(value, list) else _named(value, names)
+                for value in values
+            ]
+            number = table.column_names.index(column)
+            table = table.set_column(number, column, pa.array(named))
+    return table
+
+
+def _named(value: int | None, names: Sequence[str]) -> str | None:
+    """Return the name of a label; None for one that is missing or -1, as in sets for tests."""
+    return None if value is None or value < 0 else names[value]
 
 
 def items_of(data: Any, name: str, what: str = "texts") -> Iterator[Any]:

@@ -30,7 +30,7 @@ class ReadsRows:
     @property
     def named(self) -> dict[str, str]:
         """The columns that are named, by field of `Columns`."""
-        values = {name: getattr(self, name, None) for name in ("text", "pair", "label")}
+        values = {name: getattr(self, name, None) for name in ("text", "pair", "label", "group")}
         return {name: value for name, value in values.items() if value is not None}
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from foreword.errors import UserError
 from foreword.settings.ranges import Share, check
-from foreword.tables.columns import Columns, ReadExample, example_of
+from foreword.tables.columns import Columns, ReadExample, example_of, label_of, labels_example
 from foreword.tables.examples import Labelled, LabelledTexts, Repaired
 
 BAD_ROWS = 0.01  # the share of a table's rows that may be left out by default
 SHOWN = 3  # bad rows that are named
+FLAGS = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 Row = tuple[int, dict[str, Any]]
 
@@ -142,6 +143,8 @@ class BadRows:
                 if isinstance(row, BadRow):
                     raise UserError(row.reason)
                 example = read(row, columns, source)
+                if example is not None and columns.group:
+                    example = example._replace(group=label_of(row.get(columns.group), source))
             except UserError as error:
                 if not self.share:
                     raise
@@ -221,8 +224,7 @@ def require_columns(table: ExampleTable, columns: Columns, named: str = "--{}") 
     Raises:
         UserError: one is missing.
     """
-    options = {"text": columns.text, "label": columns.label, "pair": columns.pair}
-    options = {option: name for option, name in options.items() if name}
+    options = {option: name for option, name in asdict(columns).items() if name}
     is_named = {name.isdecimal() for name in options.values()} == {False}
     is_file = is_named and not table.is_given
     hint = ", by number from 0 if the file has no header" if is_file else ""
@@ -235,6 +237,35 @@ def require_columns(table: ExampleTable, columns: Columns, named: str = "--{}") 
                 f"{', '.join(known or table.columns)}; "
                 f"choose one with {named.format(option)}{hint}"
             )
+
+
+def with_flags(table: ExampleTable, columns: Columns) -> ExampleTable:
+    """Return a table with a column for a label that names several, `a,b,c`, with 0 and 1 in each.
+
+    It lists the names of those with 1; a row in which all are empty has none.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    if "," not in columns.label or columns.label in table.columns:
+        return table
+    names = [name.strip() for name in columns.label.split(",")]
+    for name in names:
+        require_columns(table, replace(columns, label=name))
+
+    def rows() -> Iterator[Row]:
+        for number, row in table.rows():
+            source = table.source_of(number)
+            cells = {name: label_of(row.get(name), source).strip().lower() for name in names}
+            wrong = next((name for name in names if cells[name] not in FLAGS), None)
+            if wrong is not None and not isinstance(row, BadRow):
+                row = BadRow(f"{source}: '{wrong}' must be 0 or 1, got '{cells[wrong]}'", row)
+            has_any = any(cells.values())
+            row[columns.label] = [n for n in names if FLAGS.get(cells[n])] if has_any else None
+            yield number, row
+
+    types = {**table.types, columns.label: pa.string()}
+    return replace(table, columns=tuple(types), rows=rows, types=types, rows_of=None)
 
 
 def labelled(
@@ -265,8 +296,9 @@ def labelled(
 
     def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
-        names = [name for name in (columns.text, columns.label, columns.pair) if name]
-        rows_of = table.rows_of if read is example_of else None  # another one may read any column
+        names = [name for name in astuple(columns) if name]
+        # A task's own function may read any column.
+        rows_of = table.rows_of if read in (example_of, labels_example) else None
         heads = dict.fromkeys(n if n in table.columns else n.partition(".")[0] for n in names)
         rows = table.rows() if rows_of is None else rows_of(list(heads))
         for example in bad.examples(table, rows, columns, read):

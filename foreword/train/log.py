@@ -11,8 +11,11 @@ from typing import Any
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.settings import config
+from foreword.settings.ranges import is_curve
 
 FILE = "metrics.jsonl"
+STAGE = "stage"  # the kind of record that says what changes from a step on
+STAGE_FIELDS = ("kind", "step", "segment", "stage", "stages")  # any other is a setting
 # The fields that records share; any other is a component of the loss, or a mean reported with it.
 STANDARD_FIELDS = (
     "kind",
@@ -95,9 +98,27 @@ def components(record: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in others.items() if isinstance(value, int | float)}
 
 
-def rewind(run: Path, step: int) -> None:
-    """Remove the records after `step`: a resumed run writes them again."""
+def in_words(changes: Mapping[str, Any]) -> str:
+    """Return what changes, or a record of it, in words: `objective masked, layout encoder`."""
+    return ", ".join(f"{key} {_shown(v)}" for key, v in changes.items() if key not in STAGE_FIELDS)
+
+
+def _shown(value: Any) -> str:
+    if is_curve(value):
+        return " to ".join(map(_shown, value.values()))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def rewind(run: Path, step: int, *, keeps_stages: bool = True) -> None:
+    """Remove the records after `step`, which a resumed run writes again, but keep its stages.
+
+    At which step a stage began is fixed once it has begun, also where hours are counted.
+    """
     if not (run / FILE).is_file():
         return
-    records = [record for record in read(run) if record.get("step", 0) <= step]
+    records = [
+        record
+        for record in read(run)
+        if record["step"] <= step or (keeps_stages and record["kind"] == STAGE)
+    ]
     atomic.write_text(run / FILE, "".join(stored.to_json(r) + "\n" for r in records))

@@ -53,6 +53,7 @@ class TrainingState:
         best: name of the checkpoint that had it.
         averaged: number of steps whose weights a checkpoint's are the average of; 0 if they are
             those of its last step.
+        begins: the steps at which the segments of a recipe that changes began.
     """
 
     spent: Progress = field(default_factory=Progress)
@@ -62,10 +63,12 @@ class TrainingState:
     best_loss: float | None = None
     best: str | None = None
     averaged: int = 0
+    begins: list[int] = field(default_factory=list)
 
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON."""
-        return {"step": self.spent.steps, **asdict(self)}
+        state = {"step": self.spent.steps, **asdict(self)}
+        return {key: value for key, value in state.items() if key != "begins" or value}
 
     @classmethod
     def load(cls, state: dict[str, Any]) -> TrainingState:

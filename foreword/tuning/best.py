@@ -67,6 +67,8 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     whole = material_of(trained, task, drawn.labels, examples, settings)
     dev = whole.of(LabelledTexts.of(job.examples.dev))
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
+    for part in (dev, *extra.values()):
+        part.require_labels()
     assert job.seeds_folder is not None
     trial_store = TrialStore(job.seeds_folder / job.request(trained))
     runs: list[_Run] = []
@@ -222,7 +224,7 @@ def _notes(run: _Run) -> list[str]:
     if all(trial.candidate.reads_model for trial in run.trials if trial.outputs is not None):
         notes.append("no candidate counts words alone: there is nothing to be worth more than")
     if not any(_reads_model(part) for part in run.parts):
-        notes.append("counting is as good here: no candidate that reads the model was taken")
+        notes.append("all that was taken counts words: nothing that reads the model added to it")
     return notes
 
 

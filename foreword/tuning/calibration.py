@@ -52,3 +52,21 @@ def calibration_error(probabilities: Array, targets: Array) -> float:
     bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)  # (begin, end] each
     gaps = np.bincount(bins, weights=confidence - is_right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(targets))
+
+
+def best_threshold(probabilities: Array, targets: Array) -> float:
+    """Return the least probability to answer yes from, for the highest F1; 0.5 without a yes.
+
+    Args:
+        probabilities: of yes, (examples,).
+        targets: whether yes is right, (examples,) bool.
+    """
+    if not targets.any():
+        return 0.5
+    order = np.argsort(-probabilities, kind="stable")
+    ordered, right = probabilities[order].astype(np.float64), targets[order].cumsum()
+    scores = 2 * right / (np.arange(1, len(order) + 1) + right[-1])
+    scores[:-1][ordered[:-1] == ordered[1:]] = -1.0  # equal ones are answered alike
+    best = int(scores.argmax())
+    below = ordered[best + 1] if best + 1 < len(ordered) else 0.0
+    return float((ordered[best] + below) / 2)

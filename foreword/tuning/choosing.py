@@ -154,7 +154,8 @@ def _fold_count(examples: int) -> int:
 
 def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
     """Return a candidate with its outputs out of fold, unless it would take too long."""
-    if why_not := candidate.unsuited(material):
+    why_not = candidate.unsuited(material) or ("" if seconds > 0 else "no time is left")
+    if why_not:
         return CandidateTrial(candidate, why_not=why_not)
     start = time.monotonic()
     folds = _folds(material, seed)
@@ -162,8 +163,9 @@ def _tried(material: Material, candidate: Learner, seconds: float, seed: int) ->
     for number, (train, held) in enumerate(folds):
         try:
             fitted = candidate.fit(material.part(train), seed)
-        except TrainingStoppedError as error:
-            return CandidateTrial(candidate, why_not=str(error))
+        except (TrainingStoppedError, UserError, ValueError) as error:
+            # A fold may lack words, or all labels but one; other candidates may still learn.
+            return CandidateTrial(candidate, why_not=str(error).splitlines()[0])
         if len(held):
             of_fold = fitted.outputs(material.part(held))
             if outputs is None:
@@ -188,8 +190,8 @@ def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
     count, rows = _fold_count(len(material)), np.arange(len(material))
     if len(material) < count:
         raise UserError(
-            f"--strategy best: {len(material)} training examples are too few to choose on, which "
-            f"needs {count}; name a strategy, such as full"
+            f"strategy best, the default: {len(material)} training examples are too few to choose "
+            f"on, which needs {count}; name another, such as --strategy full"
         )
     labels = np.asarray([example.label for example in material.examples])
     if not material.task.judge.has_classes:
@@ -197,7 +199,12 @@ def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
     _, which, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     is_single = (sizes == 1)[which]
     often = np.flatnonzero(~is_single)
-    folds = StratifiedKFold(min(count, max(2, len(often))), shuffle=True, random_state=seed)
+    if not len(often):
+        raise UserError(
+            "strategy best, the default: each label has a single example, and none is left to "
+            "choose on; name another, such as --strategy full"
+        )
+    folds = StratifiedKFold(min(count, int(sizes.max())), shuffle=True, random_state=seed)
     single = np.flatnonzero(is_single)
     return [
         (np.sort(np.concatenate([often[train], single])), often[held])
@@ -246,7 +253,8 @@ def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[Candi
     """Return the trials with the weights of the best average; small ones are left out."""
     tried = [n for n, trial in enumerate(trials) if trial.outputs is not None]
     if not tried:
-        raise UserError("--strategy best: no candidate could be tried; name a strategy")
+        reasons = "; ".join(f"{trial.candidate.title}: {trial.why_not}" for trial in trials)
+        raise UserError(f"strategy best: no candidate could be tried ({reasons})")
     shares = [
         log_shares(trial.outputs, trial.temperature, material)
         for trial in trials

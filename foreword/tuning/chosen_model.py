@@ -9,9 +9,9 @@ model/                   the pretrained model as a run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -71,6 +71,10 @@ class ChosenModel(Predictor):
     def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The precision it computes in."""
         return self.material.trained.dtype
+
+    def with_task(self, task: Task) -> Self:
+        """Return the model with other settings of its task."""
+        return replace(self, material=replace(self.material, task=task))
 
     @property
     def max_tokens(self) -> int:

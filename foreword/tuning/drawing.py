@@ -1,4 +1,4 @@
-"""Samples of the labelled examples, drawn anew for each seed.
+"""Samples of the labelled examples, drawn anew for each seed; folds; parts that are held out.
 
 Which examples are drawn matters as much as the seed of the head, so the deviation over seeds has
 both. All variants and the bag of words learn from the same draws.
@@ -6,10 +6,15 @@ both. All variants and the bag of words learn from the same draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import warnings
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from foreword.data.rng import permute
 from foreword.errors import UserError
@@ -18,6 +23,21 @@ from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 DRAW = 0xF << 48  # tells the seeds of draws from those of the order of examples
+HELD_SHARE = 0.1  # of the examples, held out to fit probabilities and thresholds on
+HELD_FEWEST, HELD_MOST = 50, 5_000  # of them; at least this times HELD_PARTS are needed in all
+HELD_PARTS = 5
+
+
+class ScoredSplit(NamedTuple):
+    """Examples to train on, and others to score.
+
+    Attributes:
+        numbers: those to train on, (examples,) int64.
+        held: the others, (examples,) int64.
+    """
+
+    numbers: Array
+    held: Array
 
 
 @dataclass(frozen=True)
@@ -29,12 +49,14 @@ class DrawnExamples:
         numbers: for seed 1, 2, ... which of them it drew, (drawn,) int64.
         total: the number of examples they were drawn from.
         labels: the labels of all examples, in the order of the outputs.
+        folds: with cross-validation what each fold trains on and scores; else empty.
     """
 
     examples: Sequence[Labelled]
     numbers: tuple[Array, ...]
     total: int
     labels: tuple[str, ...]
+    folds: tuple[ScoredSplit, ...] = ()
 
 
 def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task) -> DrawnExamples:
@@ -57,7 +79,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
         return DrawnExamples(examples, (np.arange(total),) * seeds, total, labels)
     if count > total:
         raise UserError(f"tune.examples: {count:,}, but there are {total:,} training examples")
-    groups = _groups(example.label for example in examples)
+    groups = _groups(examples, task)
     if len(groups) > count and task.judge.has_classes:
         raise UserError(
             f"tune.examples: {count:,} cannot have one of each of the {len(groups):,} labels"
@@ -73,6 +95,48 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     )
 
 
+def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[ScoredSplit, ...]:
+    """Return folds that hold out every example once, each label in its proportion.
+
+    Examples of one group are in one fold.
+
+    Args:
+        examples: the examples.
+        count: number of folds.
+        task: whether its labels are classes.
+
+    Raises:
+        UserError: there are fewer examples, or fewer groups, than folds.
+    """
+    groups = [example.group or f"\n{n}" for n, example in enumerate(examples)]
+    if (many := len(set(groups))) < count:
+        what = "groups of " if many < len(examples) else ""
+        raise UserError(f"--folds: {count:,}, but there are {many:,} {what}training examples")
+    labels = strata(examples, task) if task.judge.has_classes else [""] * len(examples)
+    folder: Any = StratifiedKFold if many == len(examples) else StratifiedGroupKFold
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rare labels
+        if max(Counter(labels).values()) < count:
+            labels = [""] * len(examples)
+        splits = folder(count, shuffle=True, random_state=1).split(labels, labels, groups)
+        return tuple(ScoredSplit(numbers, held) for numbers, held in splits)
+
+
+def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> ScoredSplit | None:
+    """Hold out a part of some examples to fit probabilities on; None if they are too few.
+
+    Args:
+        numbers: which examples, (examples,) int64.
+        examples: all examples.
+        task: whether its labels are classes.
+    """
+    if len(numbers) < HELD_PARTS * HELD_FEWEST:
+        return None
+    count = min(max(round(HELD_SHARE * len(numbers)), HELD_FEWEST), HELD_MOST)
+    (held,) = _draws(_groups([examples[int(n)] for n in numbers], task), count, [0])
+    return ScoredSplit(np.delete(numbers, held), numbers[np.sort(held)])
+
+
 def hold_out(
     examples: Sequence[Labelled], count: int, task: Task
 ) -> tuple[LabelledTexts, LabelledTexts]:
@@ -85,15 +149,16 @@ def hold_out(
         count: number of examples to hold out.
         task: whether its labels are classes.
     """
-    groups = _groups(example.label for example in examples)
+    groups = _groups(examples, task)
     (numbers,) = _draws(groups, count, [0])
     is_held = np.zeros(len(examples), bool)
     is_held[numbers] = True
     rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
     part = (example for example, held in zip(examples, is_held, strict=True) if held)
     if task.judge.has_classes:
-        labels = {example.label for example in rest}
-        part = (example for example in part if example.label in labels)
+        labels_of = task.reader.labels_of
+        labels = {label for example in rest for label in labels_of(example.label)}
+        part = (example for example in part if labels.issuperset(labels_of(example.label)))
     return rest, LabelledTexts.of(part)
 
 
@@ -113,10 +178,17 @@ def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]
     ]
 
 
-def _groups(labels: Iterable[str]) -> list[Array]:
+def strata(examples: Sequence[Labelled], task: Task) -> list[str]:
+    """Return the label of each example; of several the rarest one, and "" of none."""
+    labels = [task.reader.labels_of(example.label) for example in examples]
+    counts = Counter(itertools.chain.from_iterable(labels))
+    return [min(of, key=lambda label: (counts[label], label), default="") for of in labels]
+
+
+def _groups(examples: Sequence[Labelled], task: Task) -> list[Array]:
     """Return the numbers of the examples of each label, in the order of the labels."""
     numbers: dict[str, list[int]] = {}
-    for number, label in enumerate(labels):
+    for number, label in enumerate(strata(examples, task)):
         numbers.setdefault(label, []).append(number)
     return [np.array(numbers[label]) for label in sorted(numbers)]
 

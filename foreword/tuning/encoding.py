@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.drawing import DrawnExamples, draw
+from foreword.tuning.drawing import DrawnExamples, ScoredSplit, draw, folds, held_out
 from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
@@ -28,6 +29,30 @@ from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array
 
 
+class Draw(NamedTuple):
+    """What one training reads, and what it is scored on.
+
+    Attributes:
+        name: what it is called: "seed 1", "fold 2".
+        seed: seed of the head, the order of examples, dropout, and random weights.
+        numbers: which of `TuneData.train` it trains on, (examples,) int64; of its inputs, if each
+            stands for itself (see `PackedExamples.loss_unit`).
+        dev: the examples to score; None for none.
+        held: which training examples these are, (examples,) int64; None if they are others.
+    """
+
+    name: str
+    seed: int
+    numbers: Array
+    dev: PackedExamples | None
+    held: Array | None = None
+
+    @property
+    def scores_extra(self) -> bool:
+        """Whether it is scored on further examples, as a model that may be saved."""
+        return self.held is None
+
+
 @dataclass(frozen=True)
 class TuneData:
     """The examples as a model reads them, the same for every seed and all settings.
@@ -37,10 +62,13 @@ class TuneData:
         drawn: the training examples of all seeds.
         template: the input template.
         train: the training examples, encoded.
-        dev: the examples to score.
+        draws: the trainings that are scored: a seed or a fold each.
+        held_out: one more, scored on examples held out of the first seed's, to fit probabilities
+            on; None for none.
+        whole: one on all examples that is not scored, whose network is saved, after folds; or None.
         extra: more examples to score when training has ended, by name.
-        numbers: which of `train` seed 1, 2, ... trains on, (examples,) int64 each; of its inputs,
-            if each stands for itself (see `PackedExamples.loss_unit`).
+        prompted: the model, if the task is answered in text.
+        task: the task.
         added: tokens that the task or the template added to the vocabulary.
     """
 
@@ -48,10 +76,19 @@ class TuneData:
     drawn: DrawnExamples
     template: InputTemplate
     train: PackedExamples
-    dev: PackedExamples
+    draws: tuple[Draw, ...]
+    held_out: Draw | None
+    whole: Draw | None
     extra: Mapping[str, PackedExamples]
-    numbers: tuple[Array, ...]
+    task: Task
+    prompted: TrainedModel | None = None
     added: tuple[str, ...] = ()
+
+    @property
+    def dev(self) -> list[PackedExamples]:
+        """The examples that are scored: of all folds, or those of every seed."""
+        parts = [draw.dev for draw in self.draws if draw.dev is not None]
+        return parts if self.drawn.folds else parts[:1]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -64,31 +101,54 @@ class TuneData:
         encode = self.trained.tokenizer.encode
         return [int(encode(name, special=True)[0]) for name in self.added]
 
-    def count_steps(self, settings: TuneSettings) -> int:
-        """Return the steps of a seed."""
-        return settings.epochs * -(-len(self.numbers[0]) // settings.batch)
+    def trainings(self, settings: TuneSettings) -> tuple[Draw, ...]:
+        """Return the trainings of a variant that are scored."""
+        return self.draws if self.drawn.folds else self.draws[: settings.seeds]
+
+    def pack(self, examples: Sequence[Labelled]) -> PackedExamples:
+        """Encode examples to be scored."""
+        tokenizer = self.trained.tokenizer
+        return scoring_examples(
+            self.task, examples, self.labels, tokenizer, self.template, self.prompted
+        )
+
+
+def count_steps(draw: Draw, settings: TuneSettings) -> int:
+    """Return the steps of a training."""
+    return settings.epochs * -(-len(draw.numbers) // settings.batch)
 
 
 def draw_and_encode(
-    trained: TrainedModel, task: Task, variants: Sequence[TuneSettings], examples: Examples
+    trained: TrainedModel,
+    task: Task,
+    variants: Sequence[TuneSettings],
+    examples: Examples,
+    *,
+    holds_out: bool = False,
 ) -> TuneData:
     """Draw the training examples of each seed, and encode all, once for all variants and seeds.
 
     Args:
         variants: settings of fine-tuning; those of examples are the first one's.
+        holds_out: whether examples are held out to fit probabilities on.
 
     Raises:
         UserError: the examples do not fit the task or each other, or the task the model.
     """
     first = variants[0]
-    drawn = draw(examples.train, first.examples, max(v.seeds for v in variants), task)
+    if first.folds is not None and examples.dev:
+        raise UserError("--folds: scores parts of the training examples; leave --dev out")
+    seeds = 1 if first.folds else max(v.seeds for v in variants)
+    drawn = draw(examples.train, first.examples, seeds, task)
+    if first.folds is not None:
+        drawn = replace(drawn, folds=folds(drawn.examples, first.folds, task))
+    split = held_out(drawn.numbers[0], drawn.examples, task) if holds_out else None
     dropping = with_dropout(trained, first.dropout)
-    drawn = replace(drawn, examples=task.reader.to_train(drawn.examples, has_dropout(dropping)))
     added = added_tokens(trained, task)
     extended = with_special(dropping, added)
     template = template_for(extended, task, first.max_length)
     with allocator.returning_freed():
-        data = _encode(extended, task, drawn, examples, template)
+        data = _encode(extended, task, drawn, split, examples, template)
         data = _with_reference(task, data) if task.needs.has_reference else data
     return replace(data, added=added)
 
@@ -126,12 +186,13 @@ def _encode(
     trained: TrainedModel,
     task: Task,
     drawn: DrawnExamples,
+    split: ScoredSplit | None,
     examples: Examples,
     template: InputTemplate,
 ) -> TuneData:
     """Encode examples for a task; the model has the tokens that the task adds."""
     needs = task.needs
-    if not examples.dev:
+    if not examples.dev and not drawn.folds:
         raise UserError("there is no dev example to score")
     if needs.mix_layers and (template.start is not None or trained.recipe.layout.start):
         raise UserError(
@@ -148,17 +209,32 @@ def _encode(
     def pack(part: Sequence[Labelled]) -> PackedExamples:
         return scoring_examples(task, part, drawn.labels, trained.tokenizer, template, prompted)
 
+    def pack_held(split: ScoredSplit) -> PackedExamples:
+        return pack([drawn.examples[int(n)] for n in split.held])
+
     # Those to score come first: they are few, and their mistakes are found at once.
-    dev, extra = pack(examples.dev), {name: pack(e) for name, e in examples.extra.items()}
-    train = pack(drawn.examples)
+    dev = None if drawn.folds else pack(examples.dev)
+    extra = {name: pack(e) for name, e in examples.extra.items()}
+    train = pack(task.reader.to_train(drawn.examples, has_dropout(trained)))
     if isinstance(train, PooledExamples):
         auxiliary = needs.auxiliary if template.is_causal else 0.0
         train = replace(train, auxiliary=auxiliary, loss_unit=needs.loss_unit)
-    numbers = drawn.numbers
-    if needs.loss_unit == "input":  # examples are drawn, and their texts or inputs trained on
-        begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
-        numbers = tuple(_inputs_of(one_seeds, begins) for one_seeds in numbers)
-    return TuneData(trained, drawn, template, train, dev, extra, numbers)
+    begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
+
+    def inputs(numbers: Array) -> Array:  # examples are drawn, and their texts or inputs trained on
+        return _inputs_of(numbers, begins) if needs.loss_unit == "input" else numbers
+
+    draws = [Draw(f"seed {n}", n, inputs(d), dev) for n, d in enumerate(drawn.numbers, 1)]
+    whole = Draw("all examples", 1, inputs(drawn.numbers[0]), None) if drawn.folds else None
+    if drawn.folds:
+        draws = [
+            Draw(f"fold {n}", n, inputs(fold.numbers), pack_held(fold), fold.held)
+            for n, fold in enumerate(drawn.folds, 1)
+        ]
+    apart = split and Draw("held out", 1, inputs(split.numbers), pack_held(split), split.held)
+    return TuneData(
+        trained, drawn, template, train, tuple(draws), apart, whole, extra, task, prompted
+    )
 
 
 def scoring_examples(
@@ -197,8 +273,10 @@ def _with_reference(task: Task, data: TuneData) -> TuneData:
         targets = part.targets.with_reference(scored_outputs(task, network, part))
         return replace(part, targets=targets)
 
+    dev = {id(part): refer(part) for part in data.dev}
+    draws = tuple(draw._replace(dev=dev[id(draw.dev)]) for draw in data.draws)
     extra = {name: refer(part) for name, part in data.extra.items()}
-    return replace(data, train=refer(data.train), dev=refer(data.dev), extra=extra)
+    return replace(data, train=refer(data.train), draws=draws, extra=extra)
 
 
 def _inputs_of(examples: Array, begins: Array) -> Array:

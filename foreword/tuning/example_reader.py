@@ -26,7 +26,14 @@ from foreword.tables.given import (
 )
 from foreword.tables.read import read_table
 from foreword.tables.reads_rows import ReadsLabelled
-from foreword.tables.table import BAD_ROWS, BadRows, ExampleTable, chosen_columns, labelled
+from foreword.tables.table import (
+    BAD_ROWS,
+    BadRows,
+    ExampleTable,
+    chosen_columns,
+    labelled,
+    with_flags,
+)
 from foreword.tuning.job import Examples
 from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
@@ -176,12 +183,13 @@ class ExampleReader:
         # Where they came from, as the settings of the scores record it.
         about: dict[str, Any] = {name: part.description for name, part in parts.items()}
         about |= {"text": columns.text, "pair": columns.pair, "label": columns.label}
+        about |= {"group": columns.group} if columns.group else {}
         about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
         if self.prefixes:
             about |= {"prefix": self.prefixes, "temperature": temperature}
         return Examples(
             mix_tasks(tasks, temperature),
-            scored.pop("dev"),
+            scored.pop("dev", ()),
             scored,
             TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
             about,
@@ -222,6 +230,7 @@ class ExampleReader:
             used.append(
                 source.columns or chosen_columns(table, self.task.reader.columns, self._reads.named)
             )
+            table = with_flags(table, used[-1])
             examples, skipped_here = labelled(
                 table,
                 used[-1],

@@ -88,6 +88,7 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
     results = short.outputs_of(examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
     expected = np.concatenate([result.outputs.ravel() for result in results])
+    expected = expected / calibration_of(tuned.task)  # which the weights hold
     hf_outputs = [
         output
         for group in groups
@@ -103,6 +104,12 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
             f"the greatest is {largest:.3g}; this is a fault of Foreword"
         )
     return {"logit_difference": distance, "greatest_logit": largest}
+
+
+def calibration_of(task: Task) -> float:
+    """Return what logits of classes are divided by for calibrated probabilities; 1 for nothing."""
+    temperature = getattr(task, "temperature", None) if task.judge.has_classes else None
+    return temperature or 1.0
 
 
 def cutting(task: Task) -> Task:

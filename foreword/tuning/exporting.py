@@ -16,7 +16,7 @@ from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.tuning import sentence_export
-from foreword.tuning.export_folder import check, exports_of, write
+from foreword.tuning.export_folder import calibration_of, check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
@@ -156,6 +156,8 @@ def _head_weights(
     weight = weight.cpu()
     for scale in (module for module in head.modules() if isinstance(module, Scale)):
         weight, bias = scale.reach * weight, scale.middle + scale.reach * bias
+    calibration = calibration_of(tuned.task)
+    weight, bias = weight / calibration, bias / calibration
     named = {f"{classifier.output}.weight": weight}
     if classifier.bias_before:
         # The last norm's bias b' with W b' = b stands for the bias b that their output lacks.
@@ -196,14 +198,15 @@ def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict
 
 def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     """Return the keys of `config.json` for the head."""
-    is_regression = not tuned.task.judge.has_classes and tuned.task.reader.takes_texts
+    problem = exports_of(tuned).problem_type
+    is_regression = problem == "regression"
     names = ("LABEL_0",) if is_regression else tuned.labels[: tuned.width]
     table: Table = {"architectures": [classifier.architecture]}
     if names:
         table["id2label"] = {str(n): name for n, name in enumerate(names)}
         table["label2id"] = {name: n for n, name in enumerate(names)}
-    if tuned.task.reader.takes_texts:
-        table["problem_type"] = "regression" if is_regression else "single_label_classification"
+    if problem:
+        table["problem_type"] = problem
     return {**table, **classifier.config}
 
 
@@ -224,6 +227,6 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]
     notes += windows_note(tuned)
     if tuned.template.is_causal and "[PAD]" not in tuned.tokenizer.vocab.special:
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
-    if tuned.task.reader.takes_texts and not tuned.task.judge.has_classes:
+    if exports.problem_type == "regression":
         notes.append('the number is the output: pipeline(..., function_to_apply="none")')
     return tuple(notes)

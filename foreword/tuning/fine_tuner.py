@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.trained_rows import train_rows
@@ -14,16 +16,17 @@ from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
 from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
-from foreword.tuning.encoding import TuneData
+from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
 from foreword.tuning.features import Features
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
+from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import MeanScore, Scores, single
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import start_name, starting_network
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array, Loss
 
 MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training
@@ -40,13 +43,16 @@ class SeedResult(NamedTuple):
         confusion: how often each label (row) got each answer (column) then; None without classes.
         correct: how far each dev example was answered correctly then, 0 to 1; None unless the mean
             is the accuracy.
+        outputs: the outputs for the dev examples then, (outputs, labels), if something is fitted on
+            them; else None.
     """
 
     curve: list[Scores]
     final: Scores
     task: Task
-    confusion: list[list[int]] | None = None
+    confusion: Confusion | None = None
     correct: list[float] | None = None
+    outputs: Array | None = None
 
     @property
     def has_diverged(self) -> bool:
@@ -59,7 +65,7 @@ class FineTuner:
 
     Args:
         data: the examples, and the pretrained model, which is copied.
-        seed: seed of the head, the order of examples, dropout, and random weights.
+        draw: what it trains on and is scored on.
         step_done: called after each step with what is running.
     """
 
@@ -68,12 +74,13 @@ class FineTuner:
         task: Task,
         data: TuneData,
         settings: TuneSettings,
-        seed: int,
+        draw: Draw,
         step_done: Callable[[str], None] = lambda note: None,
     ) -> None:
-        self.task, self.data, self.settings, self.seed = task, data, settings, seed
+        self.task, self.data, self.settings = task, data, settings
+        self.draw, self.seed = draw, (seed := draw.seed)
         trained, self._step_done = data.trained, step_done
-        self._judged: list[tuple[Task, list[list[int]] | None, Array | None]] = []  # by epoch
+        self._judged: dict[int, tuple[Task, Array | None, Any]] = {}  # by number in the curve
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
@@ -89,7 +96,7 @@ class FineTuner:
             train_rows(self.network.backbone.embedding.token.weight, new)
         self._require_trained(settings.reinit_layers)
         self.train: ExampleSet = data.train
-        self.dev: ExampleSet = data.dev
+        self.dev: ExampleSet | None = draw.dev
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
             self.network.token_head = None
         self.trained_parameters = self.network.count_trained()
@@ -105,25 +112,25 @@ class FineTuner:
                 "that are initialised again; use --strategy full"
             )
 
-    def cache_features(self, cached: tuple[Features, Features] | None) -> tuple[Features, Features]:
+    def cache_features(self, cached: dict[tuple[int, torch.dtype], Features]) -> None:
         """Read cached features in place of the examples, since the backbone is not trained.
 
         Args:
-            cached: the features of `train` and `dev` from another tuner with the same backbone;
-                None to compute them.
-
-        Returns:
-            The features, for other tuners with the same backbone.
+            cached: the features of examples by their identity and precision, from other tuners with
+                the same backbone; those that are missing are computed.
         """
-        if cached is None:
-            done = partial(self._step_done, f"{self.name}: computing features")
-            compute = partial(Features.compute, self.network, device=self.device, done=done)
-            cached = (
-                compute(self.data.train, dtype=self.dtype),
-                compute(self.data.dev, dtype=SCORING_DTYPE),
-            )
-        self.train, self.dev = cached
-        return cached
+        done = partial(self._step_done, f"{self.name}: computing features")
+
+        def features(part: PackedExamples, dtype: torch.dtype) -> Features:
+            if (id(part), dtype) not in cached:
+                cached[id(part), dtype] = Features.compute(
+                    self.network, part, self.device, dtype, done
+                )
+            return cached[id(part), dtype]
+
+        self.train = features(self.data.train, self.dtype)
+        if self.draw.dev is not None:
+            self.dev = features(self.draw.dev, SCORING_DTYPE)
 
     def loop(self, scored: Callable[[Scores], None] = lambda scores: None) -> Loop:
         """Return the loop that trains to the end, and scores the dev examples after each epoch.
@@ -137,19 +144,20 @@ class FineTuner:
             settings,
             self._train_parts,
             self._score,
-            partial(self._step_done, f"{self.name}, seed {self.seed}"),
+            partial(self._step_done, f"{self.name}, {self.draw.name}"),
             scored,
             self.task,
         )
-        numbers = self.data.numbers[self.seed - 1]
         optimizer = replace(settings.optimizer, lr=self.lr)
         return Loop(
             self.network,
             self._loss,
-            ExampleBatches(self.train, numbers, settings.batch, self.seed, self.device.type),
+            ExampleBatches(
+                self.train, self.draw.numbers, settings.batch, self.seed, self.device.type
+            ),
             optimizer.build(self.network, settings.strategy.rate_factors(self.network)),
             settings.schedule,
-            Budget("steps", self.data.count_steps(settings)),
+            Budget("steps", count_steps(self.draw, settings)),
             StepOptions(
                 clip=settings.clip,
                 dtype=self.dtype,
@@ -161,20 +169,33 @@ class FineTuner:
 
     def result(self) -> SeedResult:
         """Return the result, once the loop has trained."""
-        task, confusion, correct = self._judged[self._epochs.kept]
+        task, outputs, targets = self._judged[self._epochs.kept]
+        parts = self.data.extra if self.draw.scores_extra else {}
         extra = {
             f"{name}_{metric}": MeanScore(score)
-            for name, part in self.data.extra.items()
+            for name, part in parts.items()
             for metric, score in task.judge.scores(self._outputs(part), part.targets).items()
         }
         kept = self._epochs.curve[self._epochs.kept]
         final = replace(kept, metrics={**kept.metrics, **extra})
-        answers = None if correct is None else correct.tolist()
-        return SeedResult(self._epochs.curve, final, task, confusion, answers)
+        result = SeedResult(self._epochs.curve, final, task)
+        if outputs is None:
+            return result
+        correct = task.judge.correct(outputs, targets)
+        return result._replace(
+            confusion=task.judge.confusion(outputs, targets),
+            correct=None if correct is None else correct.tolist(),
+            outputs=outputs if self._is_fitted_on and outputs.dtype != object else None,
+        )
+
+    @property
+    def _is_fitted_on(self) -> bool:
+        """Whether something is fitted on its outputs, or compared before and after."""
+        return self.data.task.answers.fits or self.draw.held is not None
 
     def diverged(self, error: NotFiniteError) -> SeedResult:
         """Return the result if several steps in a row were not finite, or the weights are not."""
-        why = f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
+        why = f"fine-tuning, {self.draw.name}: {error}; a lower --lr than {self.lr:g} may help"
         about = {**self._about(self.settings.epochs), "diverged": why}
         return SeedResult([], Scores(self.start, self.strategy, {}, about), self.task)
 
@@ -212,14 +233,19 @@ class FineTuner:
         return self.network.cpu().eval()
 
     def _score(self, epoch: int, train_loss: float, skipped: int) -> Scores:
-        """Return the scores on the dev examples after an epoch."""
-        outputs, targets = self._outputs(self.dev), self.data.dev.targets
-        task = replace(self.task, **self.task.judge.chosen(outputs, targets))
-        judge = task.judge
-        confusion = judge.confusion(outputs, targets)
-        self._judged.append((task, confusion, judge.correct(outputs, targets)))
-        mix = self.network.scalar_mix
-        scores = judge.scores(outputs, targets) | ({} if mix is None else mix.learned())
+        """Return the scores on the dev examples after an epoch; none without these."""
+        scores: dict[str, float] = {}
+        if self.dev is None or self.draw.dev is None:
+            judged: tuple[Task, Array | None, Any] = (self.task, None, None)
+        else:
+            outputs, targets = self._outputs(self.dev), self.draw.dev.targets
+            task = replace(self.task, **self.task.judge.chosen(outputs, targets))
+            judged = (task, outputs, targets)
+            scores |= task.judge.scores(outputs, targets)
+        kept = self._epochs.kept  # others are not needed any more
+        self._judged = {n: one for n, one in self._judged.items() if n == kept}
+        self._judged[len(self._epochs.curve)] = judged
+        scores |= {} if (mix := self.network.scalar_mix) is None else mix.learned()
         about = {**self._about(epoch), "train_loss": train_loss, "skipped_steps": skipped}
         return single(self.start, self.strategy, scores, **about)
 

@@ -42,7 +42,7 @@ def fine_tune(
     examples, first, request = job.examples, job.variants[0], job.request(trained)
     warn = lru_cache(display.warn)  # once, however many rates are tried
     with atomic.guarded(trained.run):
-        tracking = _tracking(trained, job, display)
+        tracking = _tracking(job, display)
         with closing(tracking, trackers):
             if len(job.rates) > 1:
 
@@ -73,13 +73,13 @@ def fine_tune(
     return result, content
 
 
-def _tracking(trained: TrainedModel, job: TuneJob, display: ProgressReporter) -> Tracking:
+def _tracking(job: TuneJob, display: ProgressReporter) -> Tracking:
     assert job.evaluation is not None
     task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
     settings = {"task": task, **config.to_table(job.variants[0])}
-    file = job.evaluation.relative_to(trained.run / "evaluations").with_suffix("")
-    name = "-".join(file.parts)
-    return Tracking(trained.run / "tracking" / name, name, display.warn, lambda: settings)
+    folder = next(above for above in job.evaluation.parents if above.name == "evaluations")
+    name = "-".join(job.evaluation.relative_to(folder).with_suffix("").parts)
+    return Tracking(folder.parent / "tracking" / name, name, display.warn, lambda: settings)
 
 
 def _record(scores: Scores) -> dict[str, Any]:

@@ -137,5 +137,6 @@ def digest_of(
     for part in examples.parts.values():
         digest.update(f"{len(part)} examples".encode())
         for example in part:
-            digest.update(repr((example.text, example.label, example.pair)).encode())
+            group = (example.group,) if example.group else ()
+            digest.update(repr((example.text, example.label, example.pair, *group)).encode())
     return digest.hexdigest()

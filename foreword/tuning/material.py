@@ -95,6 +95,14 @@ class Material:
         """The targets, as the task's judge takes them."""
         return self.task.targets(self.examples, self.labels, self.encoded)
 
+    def require_labels(self) -> None:
+        """Check that the labels are those of training.
+
+        Raises:
+            UserError: one is not.
+        """
+        assert self.judged is not None
+
     @cached_property
     def targets(self) -> Array:
         """The target of each output, (outputs,): a class (below 0 for none), a number, 0 or 1."""

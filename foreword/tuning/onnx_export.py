@@ -49,6 +49,7 @@ class TunedGraph(Graph):
         )
         self.network, self.start = tuned.network, template.start
         self.pooling = _pooling(tuned)
+        self.calibration = export_folder.calibration_of(tuned.task)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -71,7 +72,7 @@ class TunedGraph(Graph):
         hidden, mixes = self.network.run_backbone(batch), self.network.scalar_mix is not None
         layers = require_layers(hidden.layers) if mixes else (hidden.states,)
         read = [self._read(states, positions, attention_mask) for states in layers]
-        outputs = self.network.outputs(torch.stack(read))
+        outputs = self.network.outputs(torch.stack(read)) / self.calibration
         if not self.pooling:
             outputs = outputs.view(input_ids.shape[0], input_ids.shape[1], -1)
         if options is not None:
@@ -121,7 +122,10 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
     graph = TunedGraph(tuned).eval()
     length = tuned.template.length
     lengths = np.linspace(1, length, TEXTS).astype(int).tolist()
-    results = tuned.outputs_of(export_folder.examples(tuned, length, lengths))
+    results = [
+        result._replace(outputs=result.outputs / graph.calibration)
+        for result in tuned.outputs_of(export_folder.examples(tuned, length, lengths))
+    ]
     with atomic.folder(out) as part:
         export_folder.write_tokenizer(tuned, part)
         exporting.write_json(part / CONFIG, _config(tuned))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
@@ -16,7 +18,7 @@ from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
-from foreword.tuning.tasks._contract import PROBABILITY
+from foreword.tuning.tasks._contract import END, ENTITIES, PROBABILITY, START
 from foreword.tuning.tuned_model import TunedWriter
 
 SHOWN = 3  # rows without text that are named
@@ -86,6 +88,8 @@ def output_types(
     if how.prefix is not None and model.task.reader.compares_texts:
         raise UserError("--prefix: this model reads texts as they are")
     types = model.answer_types(probabilities=how.probabilities, is_pair=bool(how.columns.pair))
+    if pa.types.is_list(table.types.get(how.columns.text, pa.null())):  # words have no places
+        types = {n: t for n, t in types.items() if n not in (START, END, ENTITIES)}
     if existing := [name for name in types if name in table.columns]:
         raise UserError(
             f"{table.path}: has a column '{existing[0]}' already, and predictions would "

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy.special import softmax
 
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning.tasks._contract import PROBABILITY, ExampleOutputs, Task
+from foreword.tuning.tasks._contract import PROBABILITY, ExampleOutputs, Task, probability_columns
 from foreword.tuning.tuned import TunedOn
 from foreword.types import Array
 
@@ -52,6 +52,19 @@ class Predictor(ABC):
             done: called with the number of examples computed since the last call.
         """
 
+    @abstractmethod
+    def with_task(self, task: Task) -> Self:
+        """Return the model with other settings of its task."""
+
+    def at_threshold(self, threshold: float) -> Self:
+        """Return the model that predicts a label from this probability on.
+
+        Raises:
+            UserError: it has no label to which a threshold could apply.
+        """
+        settings = self.task.answers.at_threshold(threshold, self.labels)
+        return self.with_task(replace(self.task, **settings))
+
     @property
     @abstractmethod
     def width(self) -> int:
@@ -81,9 +94,9 @@ class Predictor(ABC):
             pairs: the second text of each, if it was tuned on pairs and they are given apart.
 
         Returns:
-            Labels, and probabilities (texts, labels) in the order of `labels`; for an empty text,
-            None and nan. Of other tasks the answers and their probabilities, as `foreword.predict`
-            gives them.
+            Labels, lists of them if it was tuned on lists, and probabilities (texts, labels) in the
+            order of `labels`; for an empty text, None and nan. Of other tasks the answers and their
+            probabilities, as `foreword.predict` gives them.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, or the
@@ -94,14 +107,15 @@ class Predictor(ABC):
             self.labels, probabilities=False, is_pair=False
         ):
             raise UserError(f"this model was tuned to {self.task.answers.purpose}; use `outputs`")
-        results = self.outputs_of(examples)
-        if not self.task.judge.has_classes:
-            answers = iter(self.task.answers.rows(results, self.labels, probabilities=False))
-            rows = [next(answers) if known else {} for known in has_text]
-            return [r.get(PREDICTION) for r in rows], [r.get(PROBABILITY) for r in rows]
-        outputs = self._in_place(results, has_text)
-        best = [None if np.isnan(row).all() else self.labels[row.argmax()] for row in outputs]
-        return best, softmax(outputs, axis=1)
+        has_classes, results = self.task.judge.has_classes, self.outputs_of(examples)
+        answers = iter(self.task.answers.rows(results, self.labels, probabilities=has_classes))
+        rows = [next(answers) if known else {} for known in has_text]
+        predictions = [row.get(PREDICTION) for row in rows]
+        if not has_classes:
+            return predictions, [row.get(PROBABILITY) for row in rows]
+        names = probability_columns(self.labels)
+        shares = [[row.get(name, np.nan) for name in names] for row in rows]
+        return predictions, np.array(shares, np.float32).reshape(len(rows), len(names))
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> Any:
         """Return the head's outputs for each text or pair, (texts, outputs) float32.

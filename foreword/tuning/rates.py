@@ -48,7 +48,9 @@ def tune_at_best_rate(
         train, dev = _split(job.examples.train, settings, job.task)
         examples = replace(job.examples, train=train, dev=dev, extra={})
         trial = replace(job, examples=examples)
-    trial_settings = settings if on_dev else replace(settings, seeds=1, examples=None)
+    trial_settings = settings
+    if not on_dev:
+        trial_settings = replace(settings, seeds=1, examples=None, folds=None, calibrate=False)
     # Try each rate.
     results: list[TuneResult | None] = []
     for number, rate in enumerate(job.rates, 1):

@@ -21,24 +21,41 @@ def remarks_on(
         shows_parameters: whether the table has the number of parameters trained.
     """
     count, first = content["examples"], rows[0].about
+    unit, scored = "seed", f"{count['dev']:,} dev examples"
+    if content["settings"].get("folds"):
+        unit, scored = "fold", "each scored once by a network that learned from other folds"
     whole = f", {long:,} read in windows" if (long := count.get("in_windows", 0)) else ""
     lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
     parts = [
         train_count(count),
-        f"{count['dev']:,} dev examples; {count['cut']:,} cut to {content['max_tokens']} tokens"
-        f"{whole}",
+        f"{scored}; {count['cut']:,} cut to {content['max_tokens']} tokens{whole}",
         f"{count['skipped']:,} rows skipped (empty, or without a label); "
-        f"{_counted(first['seeds'], 'seed')}",
+        f"{_counted(first['seeds'], unit)}",
         *([_scored_when(first)] if "epochs" in first else []),
     ]
     about = ", ".join(parts)
     trained = None if shows_parameters else first.get("trained_parameters")
     about += "" if trained is None else f"; {quantity(trained)} parameters trained"
-    about += "; ± is the standard deviation over seeds" if first["seeds"] > 1 else ""
-    lines += [about, *margins.lines(content.get("margins", ())), *content.get("notes", ())]
+    about += f"; ± is the standard deviation over {unit}s" if first["seeds"] > 1 else ""
+    lines += [about, *margins.lines(content.get("margins", ()))]
+    lines += [*_calibration(content.get("calibration")), *content.get("notes", ())]
     if skipped := sum(row.about.get("skipped_steps", 0) for row in rows):
         lines.append(f"{skipped:,} non-finite steps skipped")
     return lines
+
+
+def _calibration(fitted: Mapping[str, Any] | None) -> list[str]:
+    """Return a line about what makes probabilities right; none if nothing was fitted."""
+    if fitted is None:
+        return []
+    on = "in their folds" if fitted["on"] == "folds" else fitted["on"]
+    what = [f"temperature {fitted['temperature']:.2f}"] if "temperature" in fitted else []
+    what += ["a threshold for each label"] if "thresholds" in fitted else []
+    return [
+        f"probabilities fitted on {fitted['examples']:,} training examples {on} ("
+        f"{', '.join(what)}): expected calibration error {fitted['error']:.3f}, before "
+        f"{fitted['error_before']:.3f} ({fitted['bins']} bins)"
+    ]
 
 
 def candidate_rows(content: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -69,6 +86,14 @@ def setting_cells(rows: Sequence[Scores]) -> list[dict[str, str]]:
         for row_cells, number in zip(cells, trained, strict=True):
             row_cells["trained parameters"] = "" if number is None else quantity(number)
     return cells
+
+
+def label_rows(content: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the scores of each label as a row, where a text may have several; else none."""
+    return [
+        {"F1" if k == "f1" else k: v if isinstance(v, str) else f"{v:.3f}" for k, v in row.items()}
+        for row in content.get("by_label", ())
+    ]
 
 
 def _layers(scores: Scores) -> str:

@@ -28,8 +28,8 @@ from foreword.tuning.bag_of_words import BagOfWords
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
-from foreword.tuning.scores import MeanScore, Scores
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.scores import MeanScore, Scores, by_label
+from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.tuned import KIND, SCORES, VERSION, Tuned, TunedOn
 from foreword.types import Array
@@ -61,6 +61,7 @@ class TuneResult:
         resumed: how many seeds an earlier call had finished.
         rate: the learning rate that was chosen and how, as in the file of the scores; None for
             none.
+        calibration: what was fitted on examples held out, as there; None for nothing.
     """
 
     task: Task
@@ -74,10 +75,11 @@ class TuneResult:
     settings: dict[str, Any]
     examples: dict[str, int]
     notes: tuple[str, ...] = ()
-    confusion: list[list[int]] | None = None
+    confusion: Confusion | None = None
     correct: Mapping[str, Array] = field(default_factory=dict)
     resumed: int = 0
     rate: Mapping[str, Any] | None = None
+    calibration: Mapping[str, Any] | None = None
 
 
 def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
@@ -88,8 +90,12 @@ def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
     one = words[0].row
     values = {name: MeanScore.of([each.row[name] for each in words]) for name in one.metrics}
     row = Scores(one.start, one.strategy, values)
-    correct = {row.name: np.stack([each.correct for each in words])}
     rows = [*result.rows[:first], row, *result.rows[first:]]
+    known = [each.correct for each in words if each.correct is not None]
+    are_folds = result.settings.get("folds") is not None  # of all examples together
+    correct = (
+        {row.name: np.concatenate(known)[None] if are_folds else np.stack(known)} if known else {}
+    )
     return replace(result, rows=rows, correct={**result.correct, **correct})
 
 
@@ -103,7 +109,11 @@ def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> 
 def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
     """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
-    confusion = {} if result.confusion is None else {"confusion": result.confusion}
+    confusion: dict[str, Any] = {}
+    if result.confusion is not None:
+        confusion = {"confusion": result.confusion}
+    if labels := by_label(result.labels, result.confusion):
+        confusion |= {"by_label": labels}
     names = dict.fromkeys(row.name for row in result.rows)
     known = {name: result.correct[name] for name in names if name in result.correct}
     return {
@@ -121,6 +131,7 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "epochs": [row.as_row() for row in result.epochs],
         "notes": list(result.notes),
         **({} if result.rate is None else {"rate": dict(result.rate)}),
+        **({} if result.calibration is None else {"calibration": dict(result.calibration)}),
     }
 
 

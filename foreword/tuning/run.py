@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-import torch
+import numpy as np
 
-from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
-from foreword.nn.model import neural_settings
+from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.settings.config import to_table
@@ -19,48 +17,29 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
-from foreword.tuning.features import Features, fits_in_memory
-from foreword.tuning.fine_tuner import FineTuner, SeedResult
+from foreword.tuning.held_out import not_calibrated
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.model_settings import adapted, recipe_for
+from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.result import TuneResult, with_words
-from foreword.tuning.scores import Scores, single, summarise
-from foreword.tuning.seed_store import SeedStore
-from foreword.tuning.seeds import (
-    ReportProgress,
-    Steps,
-    added_confusion,
-    correct_of,
-    notes_of,
-)
+from foreword.tuning.rows import PackedExamples
+from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
+from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.text_metrics import word_rules
+from foreword.tuning.trainings import Listeners, Trainings
 from foreword.types import Array
 
-__all__ = ["TuneSettings", "tune", "variants", "without_tied_head"]
+SILENT = Listeners()
+
+__all__ = ["Listeners", "TuneSettings", "tune", "variants", "without_tied_head"]
 
 
-@dataclass(frozen=True)
-class Listeners:
-    """Who is told of a fine-tuning as it goes.
-
-    Attributes:
-        report: called after each step with the progress.
-        scored: called after each epoch of each seed with its scores.
-        warn: called before training with each warning that is also among the notes.
-    """
-
-    report: ReportProgress = lambda done, total, note: None
-    scored: Callable[[Scores], None] = lambda scores: None
-    warn: Callable[[str], None] = lambda line: None
-
-
-def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()) -> TuneResult:
+def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
     Nothing is chosen by the scores on `dev`, unless the settings say so. A seed that diverges is
@@ -83,7 +62,10 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
     _require_possible(trained, job)
     # Draw the examples of each seed; encode them once, for all variants and seeds.
     job = replace(job, examples=_with_sources(job.examples))
-    data = draw_and_encode(trained, task, variants, job.examples)
+    is_saved = job.evaluation is not None  # others need no probabilities
+    fits = task.answers.fits and first.calibrate and (is_saved or first.folds is not None)
+    holds_out = fits and first.folds is None
+    data = draw_and_encode(trained, task, variants, job.examples, holds_out=holds_out)
     counts, cut = _counts(data, job), _cut_warning(data, trained)
     if cut:
         listeners.warn(cut)
@@ -91,55 +73,30 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
     for variant, row in itertools.product(variants, baselines):
         if variant.metric not in task.judge.names:  # which a baseline may lack
             row.chosen_metric(variant.metric)
-    # Train every seed, but for those that an earlier call finished.
-    model = neural_settings(trained.recipe.model)
-    caches = not task.judge.writes and fits_in_memory(model, task, data.train, data.dev)
-    steps = Steps(data, variants, caches, listeners.report)
+    # Train every seed or fold of each variant, but for those that an earlier call finished.
+    trainings = Trainings(trained, job, data, listeners)
     prepared = task.prepared(data.train.targets, data.labels)
-    features: dict[str, tuple[Features, Features]] = {}  # of the pretrained backbone, by precision
-    results: list[list[SeedResult]] = []
-    network: Network | None = None  # the first variant's first
-    gpus = [trained.device] if trained.device.type == "cuda" else []
-    resumed = 0
-    for variant in variants:
-        store = SeedStore.of(trained, job, variant)
-        results.append([])
-        for seed in range(1, variant.seeds + 1):
-            is_kept = network is None and len(results) == 1
-            build = partial(_untrained, prepared, data, variant, seed) if is_kept else None
-            if (found := store.find(seed, build)) is None:
-                with torch.random.fork_rng(gpus):
-                    tuner = FineTuner(prepared, data, variant, seed, steps.done)
-                    if caches:
-                        _use_features(tuner, features)
-                    loop = tuner.loop(listeners.scored)
-                    try:
-                        loop.train()
-                        result = tuner.result()
-                    except NotFiniteError as error:
-                        result = tuner.diverged(error)
-                found = result, tuner.finish() if is_kept and not result.has_diverged else None
-                store.save(seed, *found)
-                del tuner, loop  # before the next one needs as much memory
-            else:
-                resumed += 1
-            results[-1].append(found[0])
-            network = network or found[1]
-            steps.seed_done(variant)
-        if network is None:
-            raise TrainingStoppedError(results[0][-1].final.about["diverged"])
+    trained_variants = [trainings.variant(prepared, first, fits=fits, is_saved=True)]
+    saved = trained_variants[0]
+    network = saved.network
     assert network is not None
+    for variant in variants[1:]:  # a temperature of their own changes no score
+        fits_own = (saved.calibration or {}).keys() >= {"thresholds"}
+        trained_variants.append(trainings.variant(prepared, variant, fits=fits_own))
+    results = [one.runs for one in trained_variants]
     # Put the rows that were not trained below those that were.
-    sound = [result for result in results[0] if not result.has_diverged]
     notes = notes_of(results, baselines, first, task)
+    if fits and saved.calibration is None:
+        notes.append(not_calibrated(None if data.held_out else counts["train"]))
     if task.judge.scores_untuned:
         baselines = [_untuned(task, data), *baselines]
     rows = [
         summarise([one.final for one in runs], variant.epochs if variant.keep == "best" else None)
         for variant, runs in zip(variants, results, strict=True)
     ]
+    rows[0] = replace(rows[0], metrics={**rows[0].metrics, **saved.extra})
     tuned = TuneResult(
-        task=sound[0].task,
+        task=saved.task,
         labels=data.labels,
         template=data.template,
         recipe=recipe_for(trained.recipe, first.strategy),
@@ -156,8 +113,9 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = Listeners()
             *word_rules(task.judge.names),
         ),
         confusion=added_confusion([one.confusion for one in results[0]]),
-        correct=correct_of(results) | correct,
-        resumed=resumed,
+        correct=correct_of(results, are_folds=first.folds is not None) | correct,
+        resumed=trainings.resumed,
+        calibration=saved.calibration,
     )
     if len(variants) > 1 and task.judge.has_classes:
         return with_words(tuned, bags_of_words(task, data.drawn, job.examples.dev))
@@ -181,40 +139,25 @@ def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
         )
 
 
-def _use_features(tuner: FineTuner, known: dict[str, tuple[Features, Features]]) -> None:
-    """Compute the features of a backbone that is not trained once for all seeds."""
-    settings = tuner.settings
-    if settings.strategy.trains_backbone:
-        return
-    # A random backbone differs by seed, so its features serve this seed alone.
-    same = None if settings.from_scratch else known.get(settings.precision)
-    features = tuner.cache_features(same)
-    if not settings.from_scratch:
-        known[settings.precision] = features
-
-
-def _untrained(task: Task, data: TuneData, settings: TuneSettings, seed: int) -> Network:
-    """Return a network for the weights of a finished seed."""
-    trained = adapted(data.trained, settings.strategy, seed)
-    network = build_network(trained, task, data.labels, None)
-    network.token_head = None
-    return network.eval()
-
-
 def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
     """Return how many examples there are of each sort."""
     return {
         "train": len(data.drawn.numbers[0]),
         **({} if job.variants[0].examples is None else {"drawn_from": data.drawn.total}),
-        "dev": len(job.examples.dev),
-        "cut": sum(cut_count(part.encoded) for part in (data.train, data.dev)),
-        "in_windows": sum(windowed_count(part.encoded) for part in (data.train, data.dev)),
+        "dev": len(job.examples.dev) or data.drawn.total,
+        "cut": sum(cut_count(part.encoded) for part in _read(data)),
+        "in_windows": sum(windowed_count(part.encoded) for part in _read(data)),
         "skipped": job.examples.skipped,
     }
 
 
+def _read(data: TuneData) -> list[PackedExamples]:
+    """Return the examples to train on and those to score, each once."""
+    return [data.train, *([] if data.drawn.folds else data.dev)]
+
+
 def _cut_warning(data: TuneData, trained: TrainedModel) -> str | None:
-    parts = (data.train, data.dev)
+    parts = _read(data)
     cut = sum(cut_count(part.encoded) for part in parts)
     examples = sum(len(first_inputs(part.encoded)) - 1 for part in parts)
     return cut_warning(cut, examples, data.template.length, trained.recipe.model.limit)
@@ -269,25 +212,36 @@ def without_tied_head(
 def _untuned(task: Task, data: TuneData) -> Scores:
     """Return the scores of the pretrained model as it is."""
     network = build_network(data.trained, task, data.labels, None).to(data.trained.device)
-    outputs = scored_outputs(task, network, data.dev)
-    return single("pretrained", "not tuned", task.judge.scores(outputs, data.dev.targets))
+    scores = [
+        task.judge.scores(scored_outputs(task, network, part), part.targets) for part in data.dev
+    ]
+    return Scores("pretrained", "not tuned", means_of(scores))
 
 
 def _baselines(task: Task, data: TuneData) -> tuple[list[Scores], dict[str, Array]]:
     """Return the scores of each baseline, and how far each answers dev examples correctly."""
-    parts = {"": data.dev, **{f"{name}_": part for name, part in data.extra.items()}}
-    scores: dict[str, dict[str, float]] = {}
-    correct: dict[str, Array] = {}
-    for prefix, part in parts.items():
-        baselines = task.judge.baselines(data.train.targets, part.targets, data.labels)
-        for name, outputs in baselines.items():
-            of_part = task.judge.scores(outputs, part.targets)
+    examples, whole = data.drawn.examples, data.train.targets
+    learned = [
+        data.pack([examples[int(n)] for n in fold.numbers]).targets for fold in data.drawn.folds
+    ] or [whole]
+    dev = [part.targets for part in data.dev]
+    parts = {"": list(zip(learned, dev, strict=True))}
+    parts |= {f"{name}_": [(whole, part.targets)] for name, part in data.extra.items()}
+    scores: dict[str, dict[str, MeanScore]] = {}
+    correct: dict[str, list[Array]] = {}
+    for prefix, pairs in parts.items():
+        by_name: dict[str, list[dict[str, float]]] = {}
+        for train, right in pairs:
+            for name, outputs in task.judge.baselines(train, right, data.labels).items():
+                by_name.setdefault(name, []).append(task.judge.scores(outputs, right))
+                answers = task.judge.correct(outputs, right)
+                if answers is not None and not prefix:
+                    correct.setdefault(name, []).append(answers)
+        for name, of in by_name.items():
             named = scores.setdefault(name, {})
-            named |= {f"{prefix}{metric}": score for metric, score in of_part.items()}
-            answers = task.judge.correct(outputs, part.targets)
-            if answers is not None and not prefix:
-                correct[name] = answers[None]
-    return [single("no model", name, of) for name, of in scores.items()], correct
+            named |= {f"{prefix}{metric}": score for metric, score in means_of(of).items()}
+    rows = [Scores("no model", name, of) for name, of in scores.items()]
+    return rows, {name: np.concatenate(of)[None] for name, of in correct.items()}
 
 
 def _with_sources(examples: Examples) -> Examples:

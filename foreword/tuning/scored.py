@@ -19,7 +19,7 @@ from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import ExampleOutputs, Task
+from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 
@@ -53,7 +53,7 @@ class ScoredExamples:
         """
         return self.task.judge.scores(*self._of(numbers))
 
-    def confusion(self) -> list[list[int]] | None:
+    def confusion(self) -> Confusion | None:
         """Return how often each label (row) got each answer (column); None without classes."""
         return self.task.judge.confusion(*self._of(None))
 

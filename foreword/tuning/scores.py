@@ -116,6 +116,11 @@ class Scores:
         return metric or names[0]
 
 
+def means_of(scores: Sequence[Mapping[str, float]]) -> dict[str, MeanScore]:
+    """Return the mean of each score."""
+    return {name: MeanScore.of([one[name] for one in scores]) for name in scores[0]}
+
+
 def single(start: str, strategy: str, scores: Mapping[str, float], **about: Any) -> Scores:
     """Return scores that are no means; those of layers by their names."""
     values = {name: MeanScore(score) for name, score in scores.items()}
@@ -179,6 +184,26 @@ def as_gain(metric: str, score: float, task: Task | None = None) -> float:
 def metric_name(name: str) -> str:
     """Return what people call a metric."""
     return "macro F1" if name == "f1" else name.replace("_f1", " F1").replace("_", " ")
+
+
+def by_label(labels: Sequence[str], confusion: Any) -> list[dict[str, Any]]:
+    """Return F1, precision and recall of each label, where a text may have several; else none.
+
+    Args:
+        labels: the labels.
+        confusion: as `Judge.confusion` returned it, in a file; or what is none.
+    """
+    rows: list[dict[str, Any]] = []
+    if np.shape(confusion or ()) != (len(labels), 2, 2):
+        return rows
+    for label, ((_, wrong), (missed, right)) in zip(labels, confusion, strict=True):
+        scores = {
+            "f1": (2 * right, 2 * right + wrong + missed),
+            "precision": (right, right + wrong),
+            "recall": (right, right + missed),
+        }
+        rows.append({"label": label} | {k: a / b if b else 0.0 for k, (a, b) in scores.items()})
+    return rows
 
 
 def train_count(examples: Mapping[str, Any]) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file
+
 from foreword.disk import atomic, store, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
@@ -20,7 +23,7 @@ from foreword.tuning.network import Network
 from foreword.tuning.scores import Scores
 from foreword.tuning.settings import TuneSettings
 
-WEIGHTS = "weights"
+WEIGHTS, OUTPUTS = "weights", "outputs"
 
 
 @dataclass(frozen=True)
@@ -49,28 +52,37 @@ class SeedStore:
         return cls(job.seeds_folder, digest_of(trained, job.task, [table], job.examples))
 
     def find(
-        self, seed: int, build: Callable[[], Network] | None
+        self, name: str, build: Callable[[], Network] | None
     ) -> tuple[SeedResult, Network | None] | None:
-        """Return the result of a seed, and its network; None if it is not there, or damaged.
+        """Return the result of a training, and its network; None if it is not there, or damaged.
 
         Args:
             build: returns a network for its weights; None if they are not needed.
         """
-        file = self.folder and store.find(self.folder, self._key(seed))
+        file = self.folder and store.find(self.folder, self._key(name))
         if file is None:
             return None
         try:
             about, folder = stored.read(file), file.with_suffix("")
+            if any(
+                tensor_files.checksum(folder, group) != about[group]
+                for group in (WEIGHTS, OUTPUTS)
+                if group in about
+            ):
+                return None
             result = SeedResult(
                 [Scores.of(row) for row in about["curve"]],
                 Scores.of(about["final"]),
                 config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
                 about["confusion"],
                 about["correct"],
+                load_file(folder / tensor_files.name_of(OUTPUTS))[OUTPUTS].numpy()
+                if OUTPUTS in about
+                else None,
             )
             if build is None or result.has_diverged:
                 return result, None
-            if tensor_files.checksum(folder, WEIGHTS) != about[WEIGHTS]:
+            if WEIGHTS not in about:
                 return None
             network = build()
             load_weights(folder, network)
@@ -78,8 +90,8 @@ class SeedStore:
         except (KeyError, OSError, UserError):
             return None  # it is trained again
 
-    def save(self, seed: int, result: SeedResult, network: Network | None) -> None:
-        """Keep the result of a seed, with its network if it will be saved.
+    def save(self, name: str, result: SeedResult, network: Network | None) -> None:
+        """Keep the result of a training, with its network if it will be saved.
 
         Raises:
             UserError: the folder cannot be written.
@@ -87,25 +99,29 @@ class SeedStore:
         if self.folder is None:
             return
         content = {
-            store.KEY: self._key(seed),
+            store.KEY: self._key(name),
             "curve": [scores.as_row() for scores in result.curve],
             "final": result.final.as_row(),
             "task": {"kind": kinds.name_of(result.task), **config.to_table(result.task)},
             "confusion": result.confusion,
             "correct": result.correct,
         }
-        file = store.file_for(self.folder, f"{self.variant}-{seed}", self._key(seed))
+        short, outputs = name.removeprefix("seed ").replace(" ", "-"), result.outputs
+        file = store.file_for(self.folder, f"{self.variant}-{short}", self._key(name))
         try:
-            if network is not None:
+            files = {WEIGHTS: {} if network is None else stored_tensors(network)}
+            files |= {OUTPUTS: {OUTPUTS: torch.from_numpy(outputs)}} if outputs is not None else {}
+            if any(files.values()):
                 with atomic.folder(file.with_suffix("")) as part:
-                    tensors = stored_tensors(network)
-                    written = tensor_files.write(part / tensor_files.name_of(WEIGHTS), tensors)
-                content[WEIGHTS] = written["blake2b"]
+                    for group, tensors in files.items():
+                        if tensors:
+                            path = part / tensor_files.name_of(group)
+                            content[group] = tensor_files.write(path, tensors)["blake2b"]
             stored.write(file, content)
         except UserError:
             with suppress(OSError):
                 self.folder.rmdir()  # if it holds nothing
             raise
 
-    def _key(self, seed: int) -> dict[str, Any]:
-        return {"variant": self.variant, "seed": seed}
+    def _key(self, name: str) -> dict[str, Any]:
+        return {"variant": self.variant, "training": name}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from foreword.tuning.encoding import TuneData
+from foreword.tuning.encoding import TuneData, count_steps
 from foreword.tuning.features import count_chunks
 from foreword.tuning.fine_tuner import SeedResult
 from foreword.tuning.scores import WHY_UNDEFINED, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array
 
 ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
@@ -33,10 +33,15 @@ class Steps:
         caches: bool,
         report: ReportProgress | None,
     ) -> None:
-        self._data, self._report = data, report
-        self._total = sum(variant.seeds * data.count_steps(variant) for variant in variants)
+        self._report = report
+        further = [draw for draw in (data.held_out, data.whole) if draw is not None]
+        self._total = sum(
+            count_steps(draw, variant)
+            for number, variant in enumerate(variants)
+            for draw in (*data.trainings(variant), *([] if number else further))
+        )
         if caches:
-            self._total += _feature_passes(variants) * count_chunks(data.train, data.dev)
+            self._total += _feature_passes(variants) * count_chunks(data.train, *data.dev)
         self._done, self._of_seed = 0, 0
 
     def done(self, note: str) -> None:
@@ -46,9 +51,9 @@ class Steps:
         if self._report is not None:
             self._report(min(self._done, self._total), self._total, note)
 
-    def seed_done(self, settings: TuneSettings) -> None:
-        """Count the steps that a seed did not need."""
-        self._done += max(0, self._data.count_steps(settings) - self._of_seed)
+    def training_done(self, steps: int) -> None:
+        """Count the steps, of those that a training may take, that it did not need."""
+        self._done += max(0, steps - self._of_seed)
         self._of_seed = 0
 
 
@@ -59,19 +64,25 @@ def _feature_passes(variants: Sequence[TuneSettings]) -> int:
     return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)
 
 
-def added_confusion(matrices: Sequence[list[list[int]] | None]) -> list[list[int]] | None:
+def added_confusion(matrices: Sequence[Confusion | None]) -> Confusion | None:
     """Return the confusion of all seeds together; None without classes."""
     known = [matrix for matrix in matrices if matrix is not None]
-    if not known:
-        return None
-    return [[int(count) for count in row] for row in np.sum(known, axis=0)]
+    summed: Confusion | None = np.sum(known, axis=0).tolist() if known else None
+    return summed
 
 
-def correct_of(results: Sequence[Sequence[SeedResult]]) -> dict[str, Array]:
-    """Return how far each variant's seeds answered correctly, of variants with other names."""
+def correct_of(results: Sequence[Sequence[SeedResult]], *, are_folds: bool) -> dict[str, Array]:
+    """Return how far each variant's seeds answered correctly, of variants with other names.
+
+    Those of folds answer all examples together, as one seed does.
+    """
     correct: dict[str, Array] = {}
     for runs in results:
-        if sizes := [len(result.correct) for result in runs if result.correct is not None]:
+        if are_folds:
+            parts = [result.correct for result in runs if result.correct is not None]
+            if len(parts) == len(runs):
+                correct.setdefault(runs[0].final.name, np.concatenate(parts)[None])
+        elif sizes := [len(result.correct) for result in runs if result.correct is not None]:
             nothing = [math.nan] * sizes[0]  # of a seed that diverged
             known = [nothing if result.correct is None else result.correct for result in runs]
             correct.setdefault(runs[0].final.name, np.array(known))
@@ -93,11 +104,12 @@ def notes_of(
         task: the task.
     """
     finals = [result.final for result in results[0] if not result.has_diverged]
+    noun = "folds" if settings.folds else "seeds"
     return [
         *_diverged_notes(results),
         *_undefined_notes(results),
         *_choice_notes(settings, finals[0]),
-        *_stuck_notes(finals, baselines, settings.metric, task),
+        *_stuck_notes(finals, baselines, settings.metric, task, noun),
     ]
 
 
@@ -132,7 +144,11 @@ def _undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
 
 
 def _stuck_notes(
-    finals: Sequence[Scores], baselines: Sequence[Scores], metric: str, task: Task
+    finals: Sequence[Scores],
+    baselines: Sequence[Scores],
+    metric: str,
+    task: Task,
+    noun: str = "seeds",
 ) -> list[str]:
     """Return a line that says how many seeds were no better than the best baseline, if some."""
     name = finals[0].chosen_metric(metric)
@@ -151,7 +167,7 @@ def _stuck_notes(
         return []
     seeds = ", ".join(map(str, stuck))
     which = (
-        f"{len(stuck)} of {len(finals)} seeds ({seeds}) are"
+        f"{len(stuck)} of {len(finals)} {noun} ({seeds}) are"
         if len(finals) > 1
         else "the one seed is"
     )

@@ -9,6 +9,7 @@ from foreword.settings.kinds import part
 from foreword.settings.ranges import (
     Count,
     CountOrZero,
+    Folds,
     NonNegative,
     Ranged,
     ShareBelowOne,
@@ -32,6 +33,9 @@ class TuneSettings(Ranged):
             for pretraining's task alone (Zhang et al. 2021, section 5).
         seeds: number of runs, with seeds 1, 2, ... of the head, the order of examples, dropout and
             random weights.
+        folds: cross-validation, in place of seeds and dev examples: the training examples in this
+            many parts, each scored by a network that the others trained; the saved one learns from
+            all. Labels have their proportions in each part, and groups are not divided.
         epochs: passes over the training examples.
         batch: examples per step.
         examples: number of training examples, drawn anew for each seed, each label in its
@@ -50,12 +54,15 @@ class TuneSettings(Ranged):
             score is then chosen by these examples and a little too high.
         patience: epochs without a better score after which a seed stops; with `keep` best alone.
         metric: the score that chooses: the epoch, or a learning rate; default: the task's first.
+        calibrate: fit what makes probabilities right, and thresholds of several labels, on a tenth
+            of the training examples held out from one more training; with `folds` on all of them.
     """
 
     strategy: Strategy = part("tuning/strategies", "full")
     from_scratch: bool = False
     reinit_layers: CountOrZero = 0
     seeds: Trainings = 3
+    folds: Folds | None = None
     epochs: Count = 3
     batch: Count = 16
     examples: Count | None = None
@@ -69,6 +76,7 @@ class TuneSettings(Ranged):
     keep: Literal["last", "best"] = "last"
     patience: Count | None = None
     metric: str = ""
+    calibrate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,5 +88,9 @@ class TuneSettings(Ranged):
             raise ValueError(
                 "score_every: keep='best' needs the score of every epoch; leave it out"
             )
+        if self.folds is not None and self.keep == "best":
+            raise ValueError("folds: no example is left to choose an epoch by; leave keep out")
+        if self.folds is not None and self.examples is not None:
+            raise ValueError("folds: are of all training examples; leave examples out")
         if self.from_scratch and self.reinit_layers:
             raise ValueError("reinit_layers: requires pretrained layers; leave from_scratch out")

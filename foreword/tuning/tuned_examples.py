@@ -68,6 +68,10 @@ def _tuned_part(
     # Where they are: given, or those that it was scored on, whose number is known.
     where = sources
     if where is None:
+        if "dev" not in known:
+            raise UserError(
+                f"{model.source}: was scored in folds; {option} names examples to score"
+            )
         if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
             raise UserError(
                 f"{model.source}: was tuned on a suite; {option} names labelled examples"

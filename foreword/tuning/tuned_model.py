@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,10 @@ class TunedModel(Predictor):
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
+
+    def with_task(self, task: Task) -> Self:
+        """Return the model with other settings of its task."""
+        return replace(self, task=task)
 
     def compute(
         self, examples: LabelledTexts, done: Callable[[int], None] = lambda count: None
@@ -153,6 +157,14 @@ class TunedWriter(LoadedModel):
     def max_tokens(self) -> int:
         """The most tokens that it reads of an example, special ones included."""
         return self.template.length
+
+    def at_threshold(self, threshold: float) -> NoReturn:
+        """Refuse: a text has no probability.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("--threshold: this model was tuned to answer in text")
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers; see `TunedModel`."""

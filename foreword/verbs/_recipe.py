@@ -89,6 +89,7 @@ class Trains(HoldsOut, ReadsText, Budgets):
         from foreword.data.remote_tokens import local
         from foreword.interop.importing import open_starting_model
         from foreword.planning import conditions
+        from foreword.planning.continuing import continued_recipe
         from foreword.planning.dial import FAMILIES
         from foreword.planning.request import RunRequest
         from foreword.runs.corpus import is_prepared
@@ -126,13 +127,20 @@ class Trains(HoldsOut, ReadsText, Budgets):
         if from_ is None:
             if self.extend_vocabulary:
                 raise UserError("--extend-vocabulary: requires --from, the model to extend")
+            if recipe.continuation is not None:
+                raise UserError(f"{self.recipe}: continues a model; --from names it")
             return RunRequest(recipe, inputs, dial=dial)
         if tokenizer is not None:
             raise UserError(
                 "--tokenizer cannot be combined with --from: the checkpoint brings its own "
                 "tokenizer"
             )
-        starting_model = open_starting_model(from_).with_recipe(recipe, settings)
+        starting_model = open_starting_model(from_)
+        if recipe.continuation is not None:
+            recipe = continued_recipe(
+                starting_model, recipe, settings, has_budget=budget is not None
+            )
+        starting_model = starting_model.with_recipe(recipe, settings)
         for line in starting_model.notes:
             note(line)
         return RunRequest(starting_model.recipe, inputs, starting_model, self.extend_vocabulary)

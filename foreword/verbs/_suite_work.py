@@ -72,7 +72,7 @@ class SuiteRun:
         """
         how = self._how
         table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-        tuning_task, settings = how.tuning_task(table, metric=task.metrics[0])
+        tuning_task, settings = how.tuning_task(table, task.metrics[0], calibrate=False)
         tuning_task = with_published_head(tuning_task, self.trained)
         rates, chosen_on = how.rates
         if not rates and not how.has_rate:
@@ -82,7 +82,7 @@ class SuiteRun:
         # Read the examples.
         bad = BadRows.of(self._bad_rows)
         train, skipped, columns = read_examples(task, files.train, bad)
-        tuning_task = tuning_task.for_columns(columns)
+        tuning_task = tuning_task.for_examples(columns, train)
         dev = {}
         for name, paths in files.dev.items():
             dev[name], skipped_here, _ = read_examples(task, paths, bad)

@@ -30,7 +30,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
 
     Attributes:
         strategy: what is trained: full, frozen (the head alone), lora, or another of those that
-            'foreword show strategies' lists, with their settings; default: full.
+            'foreword show strategies' lists, with their settings; default: full, in tune best where
+            the task allows it.
         from_scratch: train the same network from random weights.
         seeds: number of seeds; scores are their mean and deviation; default: 3, or 1 with
             strategy best.
@@ -101,12 +102,17 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     def _options(self) -> dict[str, Any]:
         """The settings of fine-tuning that are arguments; one that is None has its default."""
         names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision")
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name, None) for name in (*names, "folds")}
         if self.chosen_strategy != BEST:
             values["epochs"] = self.epochs
         elif self.seeds is None:
             values["seeds"] = 1
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def _tune_assignments(self) -> list[str]:
+        """The settings of task and strategy."""
+        return assignments(self.settings)
 
     def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of task and strategy, with `settings` above the arguments."""
@@ -116,14 +122,17 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         if name == BEST and self.epochs is not None:
             strategy["epochs"] = self.epochs
         tables = {"task": dict(task), "tune": {"strategy": strategy}}
-        return config.assign(tables, assignments(self.settings))
+        return config.assign(tables, self._tune_assignments)
 
-    def tuning_task(self, task: Mapping[str, Any], metric: str = "") -> tuple[Task, TuneSettings]:
+    def tuning_task(
+        self, task: Mapping[str, Any], metric: str = "", *, calibrate: bool = True
+    ) -> tuple[Task, TuneSettings]:
         """Return the task, and the settings of fine-tuning.
 
         Args:
             task: its kind and settings.
             metric: the score that chooses, unless the settings name one.
+            calibrate: whether probabilities are fitted, unless the settings say.
 
         Raises:
             UserError: a setting is unknown, or the task has no such score.
@@ -136,7 +145,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
         tuning_task: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-        tune_table = {"metric": metric} | self._options | table["tune"]
+        tune_table = {"metric": metric, "calibrate": calibrate} | self._options | table["tune"]
         settings = config.build(TuneSettings, tune_table, "tune")
         try:
             require_score(tuning_task, settings.metric, "tune.metric")

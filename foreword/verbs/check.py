@@ -156,7 +156,9 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
         if budget is not None:
             recipe = replace(recipe, train=budget.applied_to(recipe.train))
         assumptions, gpus = self.assumptions(), self.gpus or 1
-        made = plan(recipe, gpu, gpus, assumptions)
+        # Of a recipe that changes, as if all of it were like what takes longest.
+        plans = [plan(one, gpu, gpus, assumptions) for one in recipe.extremes()]
+        made = max(plans, key=lambda plan: plan.seconds(plan.best))
         title = (str(self.recipe) if isinstance(self.recipe, str | PathLike) else "recipe", name)
         return Output(
             _plan.shown(made, title, gpu, gpus, assumptions),
@@ -231,12 +233,35 @@ def _parts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> li
     parts: list[Part] = [Facts(_facts(checked, figures, is_dial=is_dial))]
     if checked.sources:
         parts += [Text(""), *_sources(checked.sources)]
-    for number, row in enumerate(checked.rows, 1):
-        parts.append(Heading(f"\nrow {number} of {checked.data['rows_per_step']}"))
-        if row.source:
-            parts.append(_tokens(source=row.source))
-        parts.append(_tokens(input=row.inputs, target=row.targets))
-    return [*parts, Text(""), _legend(checked.rows)] if checked.rows else parts
+    if checked.stages:
+        parts += [Text(""), _stages(checked)]
+    batches = [("", checked.rows)]
+    if checked.stages[1:]:
+        batches = [(f"stage {n}, ", stage.rows) for n, stage in enumerate(checked.stages, 1)]
+    for stage, rows in batches:
+        for number, row in enumerate(rows, 1):
+            parts.append(Heading(f"\n{stage}row {number} of {checked.data['rows_per_step']}"))
+            if row.source:
+                parts.append(_tokens(source=row.source))
+            parts.append(_tokens(input=row.inputs, target=row.targets))
+    shown = [row for _, rows in batches for row in rows]
+    return [*parts, Text(""), _legend(shown)] if shown else parts
+
+
+def _stages(checked: CheckedRun) -> Part:
+    """Return a table of the stages of training."""
+    rows = [
+        {
+            "stage": n,
+            "share": f"{stage.share:.4g}",
+            "from step": f"{stage.begin:,}",
+            "FLOPs per step": f"{stage.estimate.flops_per_step:.3g}",
+            "s per step": f"{stage.estimate.seconds_per_step:.3g}",
+            "what differs": stage.changes,
+        }
+        for n, stage in enumerate(checked.stages, 1)
+    ]
+    return ResultTable(rows, "stages")
 
 
 def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> dict[str, str | None]:

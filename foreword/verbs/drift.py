@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from foreword.disk import atomic, store
+from foreword.disk import atomic, store, stored
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks
 from foreword.errors import UserError
 from foreword.settings.ranges import CountOrZero
@@ -105,9 +105,14 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
     def _run_of(self, folder: Path) -> Path:
         """Return the run that a model was tuned from."""
         from foreword.runs.run_folder import is_run
+        from foreword.tuning.tuned import SCORES
 
         if self.run is not None:
             return Path(self.run)
+        if (folder / SCORES).is_file():
+            data = stored.read(folder / SCORES)["settings"].get("data") or {}
+            if "adapted" in data:  # by unlabelled text, before it was tuned
+                return Path(data["adapted"])
         parent = folder.parent.parent if len(folder.parts) > 2 else folder.absolute().parent.parent
         if not is_run(parent):
             raise UserError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.disk import atomic, store, stored
-from foreword.display.results import SavedResult
+from foreword.display.results import Part, ResultTable, SavedResult
 from foreword.errors import UserError
 from foreword.formatting import interval
 from foreword.settings import kinds
@@ -39,6 +39,14 @@ class TunedEvaluation(SavedResult):
             {"model": row["model"]} | {metric_name(name): _cell(row, name) for name in metrics}
             for row in self.rows
         ]
+
+    def tables(self) -> Sequence[Part]:
+        """Return the table, a row for each label of several, the notes, and where it is saved."""
+        from foreword.tuning.remarks import label_rows
+
+        table, *others = super().tables()
+        labels = label_rows(self.content)
+        return [table, *([ResultTable(labels)] if labels else []), *others]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +60,11 @@ class Export(Verb[Output]):
         exporter = open_format(self.format, family=self.family, binary=self.binary, int8=self.int8)
         if self.adapter is not None:
             return self._adapter(Path(self.adapter))
+        network = run / "fine_tuned"
+        if (run / "parts.json").is_file() and network.is_dir():
+            output = replace(self, run=network)()
+            note = f"the network alone, a part of the average in {run}, whose scores it has not"
+            return Output([note, *output.parts], output.data)
         if (run / "labels.json").is_file() and not (run / "run.json").is_file():
             return self._tuned()
         trained = open_run(run, "cpu")

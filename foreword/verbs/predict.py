@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, Result, ResultTable, Shown
 from foreword.errors import UserError
+from foreword.settings.ranges import OpenShare
 from foreword.tables.reads_rows import ReadsRows
 from foreword.verbs._arguments import path
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
@@ -74,9 +75,11 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         foreword.predict("runs/books/tuned/reviews", "new.csv", out="predicted.csv")
 
     The output has the rows in their order, with their columns and 'prediction'; for labels also
-    'probability'. A model of sentence embeddings gives the vector of a text, and the cosine of a
-    pair. A row without text has no prediction. Of a tagged sentence both are lists, with an item
-    for each word; --out with .conll writes a word per line. A file is read and written in parts, so
+    'probability', calibrated. A model of sentence embeddings gives the vector of a text, and the
+    cosine of a pair. A row without text has no prediction. Where a text may have several labels,
+    both are lists. Of a tagged sentence too, with an item for each word; of one given as text also
+    'start' and 'end' of each word in it, and its 'entities'; --out with .conll writes a word per
+    line. A file is read and written in parts, so
     it may be larger than the memory.
 
     Attributes:
@@ -89,6 +92,8 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         bad_rows: share of a file's rows that may be wrong: they keep their place without a
             prediction, and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
+        threshold: probability from which a label is predicted: of two labels the second, or the one
+            that was tuned as task.positive; each one where a text may have several.
         precision: fp32, bf16 or auto.
     """
 
@@ -98,6 +103,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
     prefix: str | None = None
     out: PathName | None = None
     probabilities: bool = False
+    threshold: OpenShare | None = None
     precision: str = "fp32"
 
     def on_screen(self) -> Predict:
@@ -105,6 +111,9 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         return self if self.out is not None else replace(self, out=STANDARD)
 
     def __call__(self) -> PredictionResult:
+        import pyarrow as pa
+
+        from foreword.tables.columns import PREDICTION
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_input import rows_to_predict
         from foreword.tuning.predict_table import (
@@ -122,7 +131,11 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         table, table_columns = rows_to_predict(self.data, model, self.named, self.names)
         bad = BadRows.of(self.bad_rows)
         how = PredictOptions(table_columns, bad, self.prefix, self.probabilities)
-        types = output_types(table, model, how)
+        types, said = output_types(table, model, how), list[str]()
+        if self.threshold is not None:
+            model = model.at_threshold(self.threshold)
+            which = f"'{model.labels[1]}'" if types[PREDICTION] == pa.string() else "a label"
+            said.append(f"{which} is predicted from a probability of {self.threshold:g} on")
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
             display.warn(warning)
@@ -137,7 +150,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
                     advance(done, total, f"{done:,} of {total:,} rows")
 
             counts = predict_table(model, table, how, write, report)
-        notes = counts.notes(model.max_tokens)
+        notes = (*said, *counts.notes(model.max_tokens))
         for note in notes:
             (display.warn if note.startswith("warning: ") else display.note)(note)
         return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))

@@ -98,7 +98,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
         run = self.folder
         before, has_begun = running.names_in(run), False
         running.require_free(run)
-        request = request.extended(progress.note)
+        request = request.continued(progress.note).extended(progress.note)
         try:
             facts = None
             if request.dial is not None:

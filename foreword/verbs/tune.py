@@ -11,16 +11,17 @@ from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, Result, ResultTable, remarks
 from foreword.errors import UserError, quoted_command
 from foreword.settings import kinds
-from foreword.settings.ranges import Temperature
+from foreword.settings.ranges import Folds, Temperature
+from foreword.tables.columns import Columns
 from foreword.tables.reads_rows import ReadsLabelled
-from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._arguments import assignments, paths
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
 from foreword.verbs._groups import Examples
 from foreword.verbs._tune_settings import BEST, FineTunes
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
-    from foreword.tuning.example_reader import ExampleSource
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
     from foreword.tuning.predictor import Predictor
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tuned_model import TunedWriter
+    from foreword.verbs._unlabelled import Unlabelled
 
 FILES = Flag(takes=list[PathName])
+ADAPT = "adapt."  # begins the settings of the recipe that continues the model
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,7 +86,7 @@ class TuningResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each variant, what a reader of the scores has to know, and the files."""
-        from foreword.tuning.remarks import candidate_rows, remarks_on, setting_cells
+        from foreword.tuning.remarks import candidate_rows, label_rows, remarks_on, setting_cells
         from foreword.tuning.scores import Scores, metric_name
 
         scores = [Scores.of(row) for row in self.rows]
@@ -102,6 +105,8 @@ class TuningResult(Result):
         files = f"scores: {self.evaluation}", f"tuned model: {self.out}"
         use = f"{quoted_command('predict', self.out, 'FILE')} uses it"
         parts: list[Part] = [ResultTable(rows, self.title)]
+        if labels := label_rows(self.content):
+            parts.append(ResultTable(labels))
         if candidates := candidate_rows(self.content):
             parts.append(ResultTable(candidates, "Candidates, cross-validated on the labels given"))
         return [*parts, *remarks(lines), *map(Remark, [*files, use])]
@@ -114,16 +119,23 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
         tuned.load().predict(["a new text"])
 
-    Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
-    score, but for the threshold of `span`, and the epoch with --set tune.keep=best, where --set
-    tune.patience=2 stops a seed after two epochs without a better score. A seed that diverges is
-    counted and left out. The scores go to RUN/evaluations, the first seed's model to --out.
-    Classes are scored by accuracy, macro F1 (the mean of each label's F1) and Matthews
-    correlation.
+    Trains on --train and scores the last epoch on --dev, once per seed, or without --dev on --folds
+    of --train; nothing is chosen by the score, but for the threshold of `span`, and the epoch with
+    --set tune.keep=best, where --set tune.patience=2 stops a seed after two epochs without a better
+    score. A seed that diverges is counted and left out. The scores go to RUN/evaluations, the first
+    seed's model to --out. Classes are scored by accuracy, macro F1 (the mean of each label's F1)
+    and Matthews correlation.
+
+    Probabilities are fitted by a temperature on a tenth of --train, held out from one more training
+    (--set tune.calibrate=false leaves it out); it changes no prediction.
 
     By default the strategy is best, for classify, regress, tag and choice: counts of words,
     regression on the model's states and fine-tuning are cross-validated on --train, and their best
     average is kept. --strategy full fine-tunes the one network.
+
+    With --unlabelled, texts of the task without labels, the model is pretrained further on them and
+    on the training texts, by recipe adapt_encoder, before it is tuned (Gururangan et al. 2020). The
+    adapted run is in RUN/adapted; a call with the same texts uses it again.
 
     A tuned model as RUN gets a new head for the task (intermediate-task tuning).
 
@@ -136,30 +148,41 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             .conll); one file per task. In Python also a table, such as a DataFrame, or one per
             task; or examples, (text, label) or (text, label, second text), those of other tasks
             also as dictionaries.
-        dev: labelled text to score on, never trained on.
+        dev: labelled text to score on, never trained on; or --folds.
         test: labelled text to score once, at the end: it can choose nothing.
-        task: classify, regress, tag, span, choice, embed, chat, prefer or text_to_text; 'foreword
-            show' describes each.
+        task: classify, multilabel, regress, tag, span, choice, embed, chat, prefer or
+            text_to_text; 'foreword show' describes each.
         text: column of the text, a number from 0 if the files have no header; default: text, or
             that of the task and the format.
         pair: column of a second text.
-        label: column of the label; default: label, or that of the task and the format.
+        label: column of the label; default: label, or that of the task and the format. Lists of
+            labels, or several columns of 0 and 1, a,b,c, are the task multilabel.
+        folds: cross-validate: --train in this many parts, each scored by a network that the others
+            trained; the saved model learns from all.
+        group: column of what examples have in common, such as an author: with --folds, examples of
+            one group are in one fold.
         columns: names of all columns, a,b,c, if the files have no header.
         prefix: task prefix for the texts of each --train and --dev, in their order.
         bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
             more are refused; default: 0.01.
         temperature: task mixture: above 1, tasks have more equal shares of an epoch.
+        unlabelled: unlabelled text of the task: files, folders or globs, read as 'pretrain' does,
+            .csv and .tsv by their column --text; what is among --dev and --test is left out. --set
+            adapt.NAME=value sets recipe adapt_encoder's: adapt.continuation.epochs=20.
         compare: compare pretrained, pretrained frozen (if the head can be trained alone) and from
             scratch; for classify also a bag of words.
     """
 
     run: Annotated[PathName, ARGUMENT]
     train: Annotated[Examples, FILES]
-    dev: Annotated[Examples, FILES]
+    dev: Annotated[Examples | None, FILES] = None
     test: Annotated[Examples | None, FILES] = None
     task: str = "classify"
     _: KW_ONLY
+    folds: Folds | None = None
+    group: str | None = None
     temperature: Temperature = 1.0
+    unlabelled: Paths | None = None
     compare: bool = False
 
     @property
@@ -167,18 +190,43 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         """The name of the strategy: best, unless one network is asked for."""
         from foreword.tuning.strategies.best import suits
 
-        if self.strategy or self.compare or self.from_scratch or self.rates[0]:
+        if self.strategy or self.compare or self.from_scratch or self.rates[0] or self.folds:
             return self.strategy or "full"
         task: Task = kinds.load("tuning/tasks", self.task)()
         return BEST if suits(task) else "full"
+
+    @property
+    def _tune_assignments(self) -> list[str]:
+        return [each for each in assignments(self.settings) if each not in self._adapt_assignments]
+
+    @property
+    def _adapt_assignments(self) -> list[str]:
+        if self.unlabelled is None:
+            return []
+        return [each for each in assignments(self.settings) if each.startswith(ADAPT)]
+
+    def _unlabelled(self) -> Unlabelled | None:
+        """Return the unlabelled text, checked as far as it can be before text is read."""
+        from foreword.tables.columns import Columns
+        from foreword.verbs._unlabelled import Unlabelled
+
+        if self.unlabelled is None:
+            return None
+        if self.prefix is not None:
+            raise UserError("--unlabelled: cannot be combined with --prefix")
+        columns = Columns(self.text or "text", "", self.pair or "")
+        settings = [each.removeprefix(ADAPT) for each in self._adapt_assignments]
+        files = paths(self.unlabelled)
+        return Unlabelled(self.run, files, columns, settings, self.device, self.progress)
 
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best import tune_best
-        from foreword.tuning.example_reader import ExampleReader, sources_of
+        from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
+        from foreword.tuning.strategies.best import suits
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -187,20 +235,39 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         trackers, display = trackers_of(self.track), self.display()
         self.require_name()
         reader = ExampleReader(task, self)
-        given = {"train": self.train, "dev": self.dev}
-        given |= {} if self.test is None else {"test": self.test}
+        if self.dev is None and settings.folds is None:
+            raise UserError("--dev: required, labelled text to score on; or --folds 5")
+        if self.dev is not None and settings.folds is not None:
+            raise UserError("--folds: scores parts of --train; leave --dev out")
+        if settings.folds is not None and settings.strategy.chooses:
+            raise UserError("--folds: strategy best has folds of its own, and requires --dev")
+        if self.group is not None and settings.folds is None:
+            raise UserError("--group: requires --folds")
+        further = {"dev": self.dev, "test": self.test}
+        given = {"train": self.train, **{n: one for n, one in further.items() if one is not None}}
         sources = {name: sources_of(examples, name, task) for name, examples in given.items()}
 
         # Open the model, and read the examples.
-        trained = self.opened(self.run)
+        trained = base = self.opened(self.run)
+        unlabelled = self._unlabelled()
         variants, left_out = self._possible(variants, trained, task)
         reader.task = with_published_head(task, trained)
         with allocator.returning_freed():
             examples, columns = reader.read(sources, self.temperature)
-        task = reader.task if reader.prefixes else reader.task.for_columns(columns)
+        known = Columns() if reader.prefixes else columns  # the prefixes are given
+        task = reader.task.for_examples(known, examples.train)
+        if variants[0].strategy.chooses and not suits(task):  # labels turned out to be lists
+            if self.strategy is not None:
+                raise UserError(f"--strategy best: is not for {kinds.name_of(task)}; leave it out")
+            variants = [replace(self, strategy="full").tuning_task({"kind": self.task})[1]]
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
-        notes = [*examples.warnings, *notes, *left_out]
-        job = self._job(trained, task, replace(examples, notes=notes), variants, sources["train"])
+        examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
+        name = self.name or name_of(sources["train"])
+        if unlabelled is not None:
+            name = self.name or f"{name}-adapted"
+            run, examples = unlabelled.adapt(trained, examples, task, display)
+            trained = self.opened(run)
+        job = self._job(base, task, examples, variants, name)
 
         # Return a result that is there already, and never overwrite another one.
         done, result = job.done(trained), None
@@ -212,7 +279,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                     done = tune_best(trained, job, display)
                 else:
                     result, done = fine_tune(trained, job, display, trackers)
-        places = self.folder_of(trained, job.name), self._evaluation(trained, job.name)
+        places = self.folder_of(base, name), self._evaluation(base, name)
         return TuningResult(*places, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
@@ -253,13 +320,11 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         task: Task,
         examples: TuningExamples,
         variants: Sequence[TuneSettings],
-        train: Sequence[ExampleSource],
+        name: str,
     ) -> TuneJob:
         """Return the fine-tuning, and where its results go."""
-        from foreword.tuning.example_reader import name_of
         from foreword.tuning.job import TuneJob
 
-        name = self.name or name_of(train)
         return TuneJob(
             task,
             examples,

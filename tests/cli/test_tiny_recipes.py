@@ -16,7 +16,7 @@ from tests.train import runs
 
 ENCODERS = {
     *("albert", "bert", "bigbird", "electra", "linformer", "longformer", "modern_encoder"),
-    *("modernbert", "roberta", "spanbert"),
+    *("causal_first", "mask_decay", "modernbert", "roberta", "spanbert"),
 }
 CAUSAL = {
     *("fixed_window", "gpt1", "gpt2", "gpt3", "gru", "lstm", "modern_decoder", "rnn"),

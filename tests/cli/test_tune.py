@@ -53,7 +53,9 @@ def test_compare_writes_scores_and_a_model(tmp_path: Path, words: list[str], tol
     assert {"accuracy", "accuracy_std", "f1", "matthews", "lr", "seeds"} <= document["rows"][
         0
     ].keys()
-    assert document["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
+    assert document["examples"] == {
+        "train": 64, "dev": 32, "cut": 0, "in_windows": 0, "skipped": 0,
+    }  # fmt: skip
     assert len(load_tuned(tmp_path / "run" / "tuned" / "reviews").predict(["fine"])[0]) == 1
 
 
@@ -69,7 +71,7 @@ def test_tune_prints_a_table_of_scores(
     assert "2 seeds, scored after 1 epoch;" in captured.err
 
 
-def test_nine_functions_lie_between_the_words_of_the_command_and_the_gradients(
+def test_eleven_functions_lie_between_the_words_of_the_command_and_the_gradients(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[list[str]] = []
@@ -83,13 +85,13 @@ def test_nine_functions_lie_between_the_words_of_the_command_and_the_gradients(
     monkeypatch.setattr(torch.Tensor, "backward", noting)
     assert run(words) == 0
     assert found[0][:5] == ["run", "called", "__call__", "fine_tune", "tune"]
-    assert len(found[0]) == 9  # as in pretraining, the last four are the loop and its step
+    assert len(found[0]) == 11  # as in pretraining, the last four are the loop and its step
 
 
 def test_many_cut_texts_are_told_before_training(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--max-length", "5"]) == 0
+    assert run([*words, "--max-length", "5", "--set", "task.windows=cut"]) == 0
     told = capsys.readouterr().err
     warning = "% of the examples are cut to 5 tokens, and what follows is not read; "
     assert told.count(warning + "--max-length 48 reads up to 48, and takes longer") == 1

@@ -42,7 +42,11 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Budget": {"unit": "steps", "amount": 10},
 }
 # One element each, where the default has none.
-FILLED = {"Sum": {"weights": (1.0,)}, "Mixture": {"shares": (1.0,)}}
+FILLED = {
+    "Multilabel": {"thresholds": (0.5,)},
+    "Sum": {"weights": (1.0,)},
+    "Mixture": {"shares": (1.0,)},
+}
 WILD = (math.nan, math.inf, -math.inf, 0, -1, -0.5, 7.5, 2**63, -(2**63), 10**400, 1e300, True)
 
 

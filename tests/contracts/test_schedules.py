@@ -23,6 +23,8 @@ CLOSED: dict[str, Callable[[int, float, float], float]] = {
     "linear": lambda step, after, floor: 1 - (1 - floor) * after,
     "cosine": lambda step, after, floor: floor + (1 - floor) * (1 + math.cos(math.pi * after)) / 2,
     "inverse_sqrt": lambda step, after, floor: math.sqrt(RISE / (step + 1)),
+    # The last fifth of the whole decays.
+    "wsd": lambda step, after, floor: 1 - (1 - floor) * math.sqrt(max(0, step / TOTAL - 0.8) / 0.2),
     # Of 13 epochs the first four are at the full rate.
     "epochs": lambda step, after, floor: max(floor, 0.5 ** max(int(after * 13 + 1e-9) - 3, 0)),
 }
@@ -72,11 +74,18 @@ def test_the_rate_follows_the_progress_of_a_budget_in_another_unit(kind: str) ->
         assert estimated == pytest.approx(exact[step], abs=1 / RISE), step
 
 
-@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("kind", ["linear", "cosine", "wsd"])
 def test_the_floor_is_reached_at_the_end(kind: str) -> None:
     schedule = made(kind, Warmup(), floor=0.2)
     assert schedule.factor(1.0, TOTAL, TOTAL) == pytest.approx(0.2)
-    assert rates(schedule)[-1] == pytest.approx(0.2, abs=0.002)
+    assert rates(schedule)[-1] == pytest.approx(0.2, abs=0.003)
+
+
+def test_the_constant_part_does_not_depend_on_the_length() -> None:
+    schedule = kinds.load("train/schedules", "wsd")(Warmup(steps=RISE), decay=0.25, shape="linear")
+    short, long = rates(schedule, 400), rates(schedule, TOTAL)
+    assert short[:300] == long[:300] and long[300:750] == [1.0] * 450
+    assert short[350] == pytest.approx(0.5) and short[300] == 1.0
 
 
 def test_inverse_sqrt_by_share_falls_evenly_while_the_pace_changes() -> None:

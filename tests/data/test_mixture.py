@@ -10,7 +10,7 @@ import pytest
 from foreword.data.lazy_tokens import ChainedTokens
 from foreword.data.learning import train_on_sources
 from foreword.data.mixed_rows import MixedRows
-from foreword.data.mixture import DECAY, DataSettings, effective_epochs
+from foreword.data.mixture import DECAY, DataSettings, effective_epochs, stages_of
 from foreword.data.mixture_plan import MixturePlan
 from foreword.data.packing.documents import Documents
 from foreword.data.packing.pairs import Pairs
@@ -35,8 +35,21 @@ def settings(*sources: dict[str, Any], **more: Any) -> DataSettings:
 def plan(
     made: DataSettings, rows: list[float], steps: int | None = STEPS, batch: int = BATCH
 ) -> MixturePlan:
+    return staged([(0.0, made)], rows, steps, batch)
+
+
+def staged(
+    parts: list[tuple[float, DataSettings]],
+    rows: list[float],
+    steps: int | None = STEPS,
+    batch: int = BATCH,
+    stretch: int = 1,
+) -> MixturePlan:
+    """The plan of a training whose sources have these weights from these shares of it on."""
+    limits = [source.epochs for source in parts[0][1].sources]
+    weights = [(share, made.weights(rows)) for share, made in parts]
     total = None if steps is None else steps * batch
-    return MixturePlan(made, rows, rows, total, batch, seed=1)
+    return MixturePlan(limits, weights, rows, total, batch, seed=1, stretch=stretch)
 
 
 def shards_in(folder: Path, lengths: list[int]) -> Shards:
@@ -79,18 +92,47 @@ def test_a_source_with_a_limit_of_epochs_is_spread_over_training() -> None:
     assert (np.abs(quarters - 50) <= 2).all()
 
 
-def test_a_stage_is_the_part_of_training_it_names() -> None:
-    made = plan(
-        settings(
-            {"weight": 1}, {"weight": 3, "stage": "last 10 %"}, {"weight": 1, "stage": "first 50 %"}
-        ),
-        [100.0] * 3,
+def weighted(*weights: float) -> DataSettings:
+    return settings(*({"weight": weight} for weight in weights))
+
+
+def test_weights_change_where_a_part_begins() -> None:
+    parts = [(0.0, weighted(1, 0, 1)), (0.5, weighted(1, 0, 0)), (0.9, weighted(1, 3, 0))]
+    made = staged(parts, [100.0] * 3)
+    sources, rows = made.locate(np.arange(STEPS * BATCH))
+    shares = [np.bincount(part, minlength=3) / len(part) for part in np.split(sources, 10)]
+    assert np.allclose(shares[0], [0.5, 0, 0.5], atol=1e-3)
+    assert np.allclose(shares[6], [1, 0, 0])
+    assert np.allclose(shares[9], [0.25, 0.75, 0], atol=1e-3)
+    # Parts that begin when they were expected to, or at other steps, known as they begin.
+    expected = [0, STEPS // 2, 9 * STEPS // 10]
+    for begins, same in ((expected, STEPS), (expected[:2], expected[2]), ([0, 111, 112], 111)):
+        begun = made.begun(begins).locate(np.arange(STEPS * BATCH))
+        assert (
+            np.stack(begun)[:, : same * BATCH] == [sources[: same * BATCH], rows[: same * BATCH]]
+        ).all()
+        for n in range(3):
+            assert (np.sort(begun[1][begun[0] == n]) == np.arange((begun[0] == n).sum())).all()
+
+
+def test_a_source_with_a_limit_is_spread_over_the_parts_that_read_it() -> None:
+    sources = [{"weight": 1}, {"weight": 1, "epochs": 2}]
+    parts = [(0.0, settings(sources[0], {**sources[1], "weight": 0})), (0.5, settings(*sources))]
+    quarters = (
+        (staged(parts, [1e4, 100.0]).locate(np.arange(STEPS * BATCH))[0]).reshape(4, -1).sum(1)
     )
-    sources, _ = made.locate(np.arange(STEPS * BATCH))
-    parts = [np.bincount(part, minlength=3) / len(part) for part in np.split(sources, 10)]
-    assert np.allclose(parts[0], [0.5, 0, 0.5], atol=1e-3)
-    assert np.allclose(parts[6], [1, 0, 0])
-    assert np.allclose(parts[9], [0.25, 0.75, 0], atol=1e-3)
+    assert (np.abs(quarters - [0, 0, 100, 100]) <= 2).all()
+
+
+def test_stages_of_sources_in_an_earlier_recipe_are_stages_of_the_recipe() -> None:
+    old = {"wiki": "", "books": "last 10 %", "forum": "first 50 %"}
+    sources = [{"name": n, "path": n, "weight": 2.0, "stage": stage} for n, stage in old.items()]
+    data, stages = stages_of({"sources": sources})
+    assert [source["weight"] for source in data["sources"]] == [2, 2, 0]
+    assert [round(stage["share"], 9) for stage in stages] == [0.5, 0.4]
+    by_stage = [stage["data"]["sources"] for stage in stages]
+    assert [[one[name]["weight"] for name in old] for one in by_stage] == [[2, 0, 2], [2, 0, 0]]
+    assert stages_of({"sources": [{**sources[0]}]})[1] == []
 
 
 def test_temperature_draws_between_by_size_and_equally() -> None:
@@ -115,11 +157,7 @@ def test_repeated_tokens_are_worth_less() -> None:
     ("sources", "message"),
     [
         ([{}], r"data.sources\[0\].weight: source 'a' needs a weight"),
-        ([{"weight": 1, "stage": "late"}], r"data.sources\[0\].stage: expected 'first 20 %'"),
-        (
-            [{"weight": 1, "stage": "60 % to 20 %"}],
-            "stage: '60 % to 20 %' is not a part",
-        ),
+        ([{"weight": 1, "stage": "last 9 %"}], r"data.sources\[0\].stage: is now \[\[stages\]\]"),
         ([{"weight": 1}, {"weight": 1, "name": "A"}], r"data.sources\[1\].name: there is another"),
         ([{"weight": 1, "name": "../x"}], r"data.sources\[0\].name: at most 64 letters"),
     ],
@@ -129,9 +167,10 @@ def test_impossible_sources_are_refused(sources: list[dict[str, Any]], message: 
         settings(*sources)
 
 
-def test_weights_and_a_temperature_exclude_each_other() -> None:
-    with pytest.raises(UserError, match="cannot be combined with temperature"):
-        settings({"weight": 1}, temperature=2)
+def test_a_weight_is_a_factor_with_a_temperature() -> None:
+    for weight, first in ((2, 0.75), (0, 0.0)):
+        made = settings({"weight": weight}, {}, temperature=1.0)
+        assert made.weights([900, 600]) == pytest.approx([first, 1 - first])
 
 
 def test_sources_that_end_before_training_are_refused() -> None:
@@ -141,9 +180,8 @@ def test_sources_that_end_before_training_are_refused() -> None:
     with pytest.raises(UserError, match="hours or flops"):
         plan(limited, [100.0, 100.0], steps=None)
     assert plan(limited, [100.0, 104.0], steps=13).epochs().max() < 1.05  # the last step may
-    late = settings({"weight": 1, "stage": "last 40 %"})
-    with pytest.raises(UserError, match="no source is read at 0% of training"):
-        plan(late, [100.0])
+    with pytest.raises(UserError, match="no source has a weight above 0 at 60% of training"):
+        staged([(0.0, weighted(1)), (0.6, weighted(0))], [100.0])
 
 
 @pytest.mark.parametrize("packing", [Documents(length=8), Pairs(length=16, random=0.5)])
@@ -173,8 +211,7 @@ def test_streams_of_a_mixture_read_stretches_of_its_sources(tmp_path: Path) -> N
     each = [shards_in(tmp_path / name, [330, 300, 310]) for name in ("a", "b")]
     packed = {str(n): Stream(length=8).open(one, vocab, 0, 1) for n, one in enumerate(each)}
     rows = [float(one.rows_per_epoch) for one in packed.values()]
-    sources = settings({"weight": 3}, {"weight": 1})
-    made = MixturePlan(sources, rows, rows, steps * batch, batch, seed=1, stretch=stretch)
+    made = staged([(0.0, weighted(3, 1))], rows, steps, batch, stretch)
     mixed = MixedRows(packed, made)
     numbers = np.arange(steps * batch)
     read = mixed.rows(numbers)
@@ -196,7 +233,7 @@ def test_streams_of_a_mixture_read_stretches_of_its_sources(tmp_path: Path) -> N
 
 def test_limits_of_epochs_end_with_a_stretch() -> None:
     sources = settings({"weight": 1, "epochs": 1}, {"weight": 1, "epochs": 1})
-    made = MixturePlan(sources, [1, 1], [101.0, 157.0], 260, 4, seed=1, stretch=7)
+    made = staged([(0.0, sources)], [101.0, 157.0], 65, 4, stretch=7)
     assert made.rows_read().sum() >= 258
     assert made.epochs().max() < 1 + 2 * 7 / 101
 

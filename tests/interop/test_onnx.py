@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer
 
 from foreword import load, tune
 from foreword.cli.main import run as command
+from foreword.tuning.export_folder import cutting
 from foreword.tuning.tuned_model import load_tuned
 
 from .test_tuned_export import EXAMPLES, FAST, LONG, PAIRS, tiny_run
@@ -86,7 +88,9 @@ def test_a_graph_of_each_task_computes_what_the_network_does(
     assert {each.name: each.shape[:2] for each in session.get_outputs()} == shapes
     if task in ("classify", "regress", "embed"):
         (outputs,) = run_graph(tmp_path / "onnx", TEXTS)
-        assert outputs == pytest.approx(load_tuned(tuned, "cpu").outputs(TEXTS), abs=1e-4)
+        model = load_tuned(tuned, "cpu")
+        model = replace(model, task=cutting(model.task))
+        assert outputs == pytest.approx(model.outputs(TEXTS), abs=1e-4)
 
 
 @pytest.mark.product(only=("bert",))

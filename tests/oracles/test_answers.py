@@ -78,7 +78,7 @@ def our_loss(run: Path, task: Task, examples: list[Labelled]) -> tuple[float, to
     data = draw_and_encode(trained, task, [TuneSettings(seeds=1)], Examples(examples, examples))
     network = build_network(trained, task, (), None).eval()
 
-    (batch,) = data.train.batches(data.numbers[0], "cpu")
+    (batch,) = data.train.batches(data.draws[0].numbers, "cpu")
     batch = batch.to("cpu")
     outputs = network.training_outputs(batch.features(network), batch.targets)
     loss = task.loss(outputs, batch.targets, batch.numbers)

@@ -8,7 +8,7 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.tables.given import items_of, table_of, texts_of
-from tests.frames import Frame, Series
+from tests.frames import Dataset, Frame, Series
 
 TEXTS = ["a", "b"]
 
@@ -77,3 +77,17 @@ def test_tables_that_arrow_cannot_hold_are_refused() -> None:
     twice = pa.Table.from_arrays([pa.array(TEXTS)] * 2, ["a", "a"])
     with pytest.raises(UserError, match="x: two columns are named 'a'"):
         table_of(twice, "x")
+
+
+def test_a_dataset_gives_the_names_of_its_labels() -> None:
+    columns = {"text": ["a", "b", "c"], "label": [1, 0, -1], "tags": [[0, 1], [], [1]]}
+    table = table_of(Dataset(columns, {"label": ["bad", "good"], "tags": ["x", "y"]}), "x")
+    assert table is not None
+    assert table.to_pydict() == {
+        "text": ["a", "b", "c"],
+        "label": ["good", "bad", None],
+        "tags": [["x", "y"], [], ["y"]],
+    }
+    stream = type("IterableDataset", (), {"features": None, "with_format": None})()
+    with pytest.raises(UserError, match="train: IterableDataset gives its rows once"):
+        table_of(stream, "train")

@@ -149,7 +149,8 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path) -> None:
     given = material(tmp_path, "classify", reviews(30, 1), "encoder")
     first, second = try_candidates(given, [WordCounts(), PooledFeatures()], 1e-9, 1)
     assert first.weight == 1
-    assert "would take" in second.why_not
+    assert second.why_not == "no time is left"
+    assert second.weight == 0
 
 
 def test_a_label_of_a_single_example_is_always_learned_from(tmp_path: Path) -> None:
@@ -171,6 +172,26 @@ def test_a_trial_that_was_finished_is_not_repeated(tmp_path: Path) -> None:
         assert one.weight == other.weight
     assert first[0].seconds != again[0].seconds
     assert first[1].seconds == again[1].seconds
+
+
+def test_a_fold_that_teaches_nothing_leaves_the_candidate_out(tmp_path: Path) -> None:
+    wordless = [Labelled("! ?", label) for label in ("bad", "good")] * 10
+    given = material(tmp_path, "classify", wordless, "encoder")
+    words, features = try_candidates(given, [WordCounts(), PooledFeatures()], 1e6, 1)
+    assert "vocabulary" in words.why_not
+    assert features.weight == 1
+
+
+def test_labels_of_one_or_two_examples_each(tmp_path: Path) -> None:
+    texts = [one.text for one in reviews(12, 1)]
+    single = [Labelled(text, f"label {n}") for n, text in enumerate(texts)]
+    with pytest.raises(UserError, match="each label has a single example"):
+        given = material(tmp_path / "1", "classify", single, "encoder")
+        try_candidates(given, [WordCounts()], 1e6, 1)
+    double = [Labelled(text, f"label {n // 2}") for n, text in enumerate(texts)]
+    given = material(tmp_path / "2", "classify", double, "encoder")
+    (trial,) = try_candidates(given, [WordCounts()], 1e6, 1)
+    assert trial.outputs is not None
 
 
 def test_too_few_examples_are_refused(tmp_path: Path) -> None:

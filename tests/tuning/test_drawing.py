@@ -105,7 +105,7 @@ def test_a_seed_trains_on_what_it_drew_alone(
 
     monkeypatch.setattr(ExampleBatches, "ahead", noting)
     result = tune(trained, Classify(), reviews(60, 1), reviews(20, 2), replace(FAST, examples=12))
-    assert result.examples == {"train": 12, "drawn_from": 60, "dev": 20, "cut": 0, "skipped": 0}
+    assert (result.examples["train"], result.examples["drawn_from"]) == (12, 60)
     for seed, numbers_of in numbers.items():
         assert len(numbers_of) == 12 and seen[seed] == set(numbers_of)
     assert numbers[1] != numbers[2]

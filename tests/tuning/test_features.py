@@ -104,7 +104,7 @@ def test_training_on_cached_features_gives_the_same_scores(
     trained = open_run(make_run(tmp_path, layout, tied=False), "cpu")
     results = []
     for fits in (True, False):
-        monkeypatch.setattr("foreword.tuning.run.fits_in_memory", lambda *_, fits=fits: fits)
+        monkeypatch.setattr("foreword.tuning.trainings.fits_in_memory", lambda *_, fits=fits: fits)
         results.append(tune(trained, task, reviews(64, 1), reviews(32, 2), STILL))
     cached, computed = (dict(result.network.named_parameters()) for result in results)
     for name, weight in cached.items():
@@ -153,4 +153,4 @@ def test_features_too_large_for_memory_are_not_cached(
     expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)
-        assert fits_in_memory(trained.recipe.model, task, data.train, data.dev) == fits
+        assert fits_in_memory(trained.recipe.model, task, data.train, *data.dev) == fits

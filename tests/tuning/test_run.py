@@ -108,7 +108,7 @@ def test_a_frozen_backbone_is_still_without_dropout_after_an_epoch(
         return outputs(self, features, windows)
 
     monkeypatch.setattr(HeadNetwork, "outputs", noting)
-    monkeypatch.setattr("foreword.tuning.run.fits_in_memory", lambda *parts: False)
+    monkeypatch.setattr("foreword.tuning.trainings.fits_in_memory", lambda *parts: False)
     tune(trained, TASK, reviews(8, 1), reviews(4, 2), replace(FAST, strategy=Frozen(), epochs=2))
     assert modes == [(False, True), (False, False)] * 2  # a step, then the dev examples
 

@@ -262,7 +262,7 @@ def test_the_kept_weights_are_those_that_were_scored(trained: TrainedModel) -> N
     def rescored(self: FineTuner) -> SeedResult:
         result = kept(self)
         outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
-        found.append(self.task.judge.scores(outputs, self.data.dev.targets)["accuracy"])
+        found.append(self.task.judge.scores(outputs, self.data.draws[0].dev.targets)["accuracy"])
         return result
 
     with pytest.MonkeyPatch.context() as patch:

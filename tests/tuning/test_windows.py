@@ -159,11 +159,11 @@ def test_a_text_has_the_same_output_alone_and_among_others(
     make, examples_of = TASKS[name]
     task, examples = make(how), examples_of(14)
     data = encoded(trained, task, examples)
-    assert any(one.is_continued for one in data.dev.encoded)
-    assert not any(one.was_cut for one in data.dev.encoded)
+    assert any(one.is_continued for one in data.dev[0].encoded)
+    assert not any(one.was_cut for one in data.dev[0].encoded)
     network = network_of(data, task)
-    together = predict(network, data.dev, CPU, FP32)
-    cached = Features.compute(network, data.dev, CPU, FP32, lambda: None)
+    together = predict(network, data.dev[0], CPU, FP32)
+    cached = Features.compute(network, data.dev[0], CPU, FP32, lambda: None)
     np.testing.assert_allclose(predict(network, cached, CPU, FP32), together, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         (batch,) = cached.batches(np.arange(14), "cpu")
@@ -171,10 +171,10 @@ def test_a_text_has_the_same_output_alone_and_among_others(
         outputs = network.eval().outputs(batch.features(network), batch.windows)
     np.testing.assert_allclose(outputs, together, rtol=1e-4, atol=1e-5)
     monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 32})  # a few windows at once
-    few = predict(network, data.dev, CPU, FP32)
+    few = predict(network, data.dev[0], CPU, FP32)
     np.testing.assert_allclose(few, together, rtol=1e-4, atol=1e-5)
     alone = [
-        predict(network, encoded(trained, task, [*examples[:2], one]).dev, CPU, FP32)
+        predict(network, encoded(trained, task, [*examples[:2], one]).dev[0], CPU, FP32)
         for one in examples[2:6]
     ]
     size = len(together) // 14
@@ -271,7 +271,7 @@ def test_a_huge_text_is_read_in_bounded_memory(
         return run_backbone(self, batch)
 
     monkeypatch.setattr(type(network), "run_backbone", noting)
-    assert predict(network, data.dev, CPU, FP32).shape == (2, 2)
+    assert predict(network, data.dev[0], CPU, FP32).shape == (2, 2)
     assert max(shapes) <= 1024 and sum(shapes) > 20_000
     shapes.clear()
     for batch in data.train.batches(np.arange(2), "cpu", epoch=0):

@@ -15,12 +15,11 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.candidates._contract import Fitted, Learner
-from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork
+from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork, one_network
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.linear import LinearMap, fit_linear
 from foreword.tuning.material import Material
 from foreword.tuning.run import tune
-from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.embed import Embed
 from foreword.types import Array
 
@@ -59,6 +58,7 @@ class Contrastive(Learner):
 
     Attributes:
         pairs: pairs of each text, half of them alike.
+        most_pairs: the most pairs of all texts together, but for two each.
 
     Also called: SetFit.
     Reference: Tunstall et al. 2022, "Efficient Few-Shot Learning Without Prompts", section 3.
@@ -69,6 +69,7 @@ class Contrastive(Learner):
     title: ClassVar[str] = "contrastive fine-tuning"
 
     pairs: Count = 10
+    most_pairs: Count = 1_000
 
     def unsuited(self, material: Material) -> str:
         """Pairs are of single texts with classes, and few."""
@@ -81,12 +82,11 @@ class Contrastive(Learner):
 
     def fit(self, material: Material, seed: int) -> FittedPairs:
         """Fine-tune on pairs, and fit the regression on the vectors of the texts."""
-        examples = LabelledTexts.of(_pairs(material, self.pairs, seed))
+        of_each = min(self.pairs, self.most_pairs // len(material))
+        examples = LabelledTexts.of(_pairs(material, of_each, seed))
         given = material.settings
         rate = given.strategy.peak_lr(neural_settings(material.trained.recipe.model))
-        settings = replace(
-            given, strategy=Full(rate), epochs=1, seeds=1, examples=None, score_every=1
-        )
+        settings = replace(one_network(given, rate), epochs=1, metric="")
         few = LabelledTexts.of(examples[:DUMMY])
         result = tune(material.trained, TuneJob(Embed(), Examples(examples, few), [settings]))
         network = FittedNetwork.of(result, material.trained)

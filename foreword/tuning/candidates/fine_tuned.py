@@ -70,6 +70,19 @@ class FittedNetwork(Fitted):
         save_network(self.result, folder)
 
 
+def one_network(given: TuneSettings, rate: float) -> TuneSettings:
+    """Return the settings of one full fine-tuning on all examples, not calibrated."""
+    return replace(
+        given,
+        strategy=Full(rate),
+        seeds=1,
+        examples=None,
+        keep="last",
+        patience=None,
+        calibrate=False,
+    )
+
+
 @dataclass(frozen=True)
 class FineTuned(Learner):
     """Fine-tuning of all weights, for more epochs the fewer the labels.
@@ -97,9 +110,7 @@ class FineTuned(Learner):
         strategy = given.strategy
         epochs = getattr(strategy, "epochs", None) or epochs
         lr = strategy.peak_lr(neural_settings(material.trained.recipe.model)) * self.rate
-        return replace(
-            given, strategy=Full(lr), epochs=epochs, seeds=1, examples=None, score_every=epochs
-        )
+        return replace(one_network(given, lr), epochs=epochs, score_every=epochs)
 
     def fit(self, material: Material, seed: int) -> FittedNetwork:
         """Fine-tune a copy of the model."""

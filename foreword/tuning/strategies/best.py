@@ -55,6 +55,11 @@ class Best(Strategy):
     lr: LearningRateOrZero = 0.0
     epochs: Count | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.candidates or len(set(self.candidates)) < len(self.candidates):
+            raise ValueError("candidates: name at least one, and each once")
+
     def peak_lr(self, settings: ModelSettings) -> float:
         return self.lr or rate_by_width(settings)
 

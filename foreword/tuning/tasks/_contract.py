@@ -7,6 +7,7 @@ A task is what a network learns (`Task`), and it names the small objects that re
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,15 +23,19 @@ from foreword.settings.ranges import Ranged
 from foreword.tables.columns import PREDICTION, Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.calibration import calibration_error, fit_temperature
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
 
 PROBABILITY = "probability"  # the column beside the prediction
+START, END = "start", "end"  # columns: the first character in the text, and the one after the last
+ENTITIES = "entities"  # the column of named entities, with the same of each
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
 OutputForm = Literal["classes", "number", "options"]
 Labels = tuple[str, ...]
+Confusion = list[list[Any]]  # whole numbers
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,10 @@ def _unchanged(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelle
     return train
 
 
+def _as_written(label: str) -> Labels:
+    return (label,)
+
+
 def _as_it_is(example: Labelled) -> Sequence[Labelled | list[str]]:
     return [example]
 
@@ -134,6 +143,8 @@ class RowReader:
         to_predict: returns the columns that prediction reads, given those of training.
         to_train: returns the training examples as the network is to read them, given them and
             whether the backbone has dropout in training.
+        labels_of: returns the labels of an example, of which draws and folds keep the proportions,
+            given its label as written.
         counted: returns for each output of an example what words are counted of: a text, a pair, or
             a list of features that have names of their own.
     """
@@ -145,6 +156,7 @@ class RowReader:
     compares_texts: bool = False
     to_predict: Callable[[Columns], Columns] = _except_label
     to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
+    labels_of: Callable[[str], Labels] = _as_written
     counted: Callable[[Labelled], Sequence[Labelled | list[str]]] = _as_it_is
 
 
@@ -231,8 +243,11 @@ class Judge(ABC):
             labels: the labels.
         """
 
-    def confusion(self, outputs: Array, targets: Any) -> list[list[int]] | None:
-        """Return how often each label (row) got each answer (column); None without classes."""
+    def confusion(self, outputs: Array, targets: Any) -> Confusion | None:
+        """Return how often each label (row) got each answer (column); None without classes.
+
+        Where an example has several labels: these counts for each, (labels, 2, 2), absent first.
+        """
         return None
 
     def correct(self, outputs: Array, targets: Any) -> Array | None:
@@ -282,6 +297,32 @@ class Answers(ABC):
     ) -> list[dict[str, Any]]:
         """Return the answer to each example, by column."""
 
+    @property
+    def fits(self) -> bool:
+        """Whether `fitted` has something to fit."""
+        return False
+
+    def fitted(self, outputs: Array, targets: Any) -> Mapping[str, Any]:
+        """Return the task's settings that are fitted on examples that were not trained on.
+
+        These are never those to score. A temperature leaves predictions as they are.
+        """
+        return {}
+
+    def calibration_error(self, outputs: Array, targets: Any) -> float:
+        """Return the expected calibration error of the probabilities; nan without any."""
+        return math.nan
+
+    def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
+        """Return the task's settings that predict a label from this probability on.
+
+        Raises:
+            UserError: it has no label to which a threshold could apply.
+        """
+        raise UserError(
+            "--threshold: is for two labels, or several labels a text; this model has neither"
+        )
+
 
 class NumberAnswers(Answers):
     """The first output of each example."""
@@ -299,8 +340,29 @@ class NumberAnswers(Answers):
         return [{PREDICTION: shortest(result.outputs[0, 0])} for result in results]
 
 
+@dataclass(frozen=True)
 class LabelAnswers(Answers):
-    """The likeliest label of each example and its probability, by a softmax over the labels."""
+    """The likeliest label of each example and its probability, by a softmax over the labels.
+
+    Attributes:
+        temperature: divides the outputs; None if it is to be fitted.
+        threshold: of two labels, the probability from which the second is predicted; None for the
+            likelier one.
+    """
+
+    temperature: float | None = 1.0
+    threshold: float | None = None
+    purpose: ClassVar[str] = "predict one of several labels"
+
+    def shares(self, outputs: Array) -> Array:
+        """Return the probability of each label, (examples, labels)."""
+        return np.asarray(softmax(outputs / (self.temperature or 1.0), axis=1))
+
+    def numbers(self, outputs: Array) -> Array:
+        """Return the number of each example's label, (examples,) int64."""
+        if self.threshold is None:
+            return np.asarray(outputs.argmax(axis=1))
+        return np.asarray(self.shares(outputs)[:, 1] >= self.threshold, np.int64)
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
         """Return the types of the label and the probabilities."""
@@ -313,14 +375,39 @@ class LabelAnswers(Answers):
         """Return the label of each example."""
         if not results:
             return []
+        outputs = np.concatenate([result.outputs for result in results])
         rows = []
-        for shares in softmax(np.concatenate([result.outputs for result in results]), axis=1):
-            best = int(shares.argmax())
+        for best, shares in zip(self.numbers(outputs), self.shares(outputs), strict=True):
             row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
             if probabilities:
                 row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
             rows.append(row)
         return rows
+
+    @property
+    def fits(self) -> bool:
+        """Whether the temperature is to be fitted."""
+        return self.temperature is None
+
+    def fitted(self, outputs: Array, targets: Array) -> Mapping[str, Any]:
+        """Return the temperature, if it is to be fitted."""
+        return {"temperature": fit_temperature(outputs, targets)} if self.fits else {}
+
+    def calibration_error(self, outputs: Array, targets: Array) -> float:
+        return calibration_error(self.shares(outputs), targets)
+
+    def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
+        """Return the threshold of the second label.
+
+        Raises:
+            UserError: there are more than two labels.
+        """
+        if len(labels) != 2:
+            raise UserError(
+                "--threshold: is for two labels, or several labels a text; here are "
+                f"{len(labels):,}, of which one is predicted"
+            )
+        return {"threshold": threshold}
 
 
 def _example_of_texts(text: str, pair: str | None) -> Labelled:
@@ -343,6 +430,7 @@ class Exports:
     Attributes:
         auto_class: AutoModelFor...
         note: what a user of that class has to know; "" for nothing.
+        problem_type: its `problem_type` in `config.json`; "" for none.
         cuts_texts: whether a text that is too long loses its end, as with `truncation=True` there;
             others are read in windows or lose their context.
         example: returns an example made of a text or a pair.
@@ -355,6 +443,7 @@ class Exports:
 
     auto_class: str
     note: str = ""
+    problem_type: str = ""
     cuts_texts: bool = True
     example: Callable[[str, str | None], Labelled] = _example_of_texts
     texts: Callable[[Labelled], list[tuple[str, ...]]] = _texts_of
@@ -390,8 +479,12 @@ class Task(Ranged, ABC):
         """The predictions; by default a label, or a number if labels are not classes."""
         return LabelAnswers() if self.judge.has_classes else NumberAnswers()
 
-    def for_columns(self, columns: Columns) -> Task:
-        """Return the task with settings that follow from the columns of its examples."""
+    def for_examples(self, columns: Columns, train: Sequence[Labelled]) -> Task:
+        """Return the task that follows from the training examples and their columns.
+
+        Raises:
+            UserError: a setting does not fit them.
+        """
         return self
 
     @abstractmethod

@@ -107,7 +107,7 @@ class PooledTask(HeadedTask):
             each dimension (`max`), or to a mean with weights that are learned with the task
             (`attention`); or `cut`, its beginning alone. Of a pair the longer text has windows, of
             a question with options its context. A step of training reads 8 windows of a text,
-            evenly spaced and others in each epoch; prediction and cached features read all.
+            evenly spaced and others in each epoch; prediction reads all.
     """
 
     BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "cut"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.tables.examples import Labelled
 from foreword.types import Array, Loss
 
 UNLABELLED = -1  # the target of an output that is not trained and not scored
@@ -84,6 +86,34 @@ def weighted_cross_entropy(outputs: Tensor, targets: Tensor, weights: Weights) -
     by_class = losses.new_tensor([float(entry.rpartition("=")[2]) for entry in weights])
     weight = by_class[targets.clamp(min=0)] * has_label
     return Loss((losses * weight).sum(), weight.sum())
+
+
+def require_known(
+    examples: Sequence[Labelled],
+    labels: Sequence[str],
+    labels_of: Callable[[str], Sequence[str]],
+) -> None:
+    """Check that training has all labels of examples.
+
+    Args:
+        examples: the examples.
+        labels: the labels of training.
+        labels_of: returns the labels of an example, given its label as written.
+
+    Raises:
+        UserError: it lacks some; the first example with one of them is named.
+    """
+    known, unseen, source = set(labels), Counter[str](), ""
+    for example in examples:
+        if missing := [label for label in labels_of(example.label) if label not in known]:
+            source = source or example.source
+            unseen.update(missing)
+    if unseen:
+        names = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
+        raise UserError(
+            f"{source}: labels that no training example has: {short(names)}; training has: "
+            f"{short(', '.join(labels))}"
+        )
 
 
 def short(names: str, limit: int = 200) -> str:

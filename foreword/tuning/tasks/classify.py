@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,16 +11,28 @@ from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.settings.ranges import OpenShare, Positive
+from foreword.tables.columns import Columns, labels_example
 from foreword.tables.examples import Labelled
-from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, OutputForm
+from foreword.tuning.tasks._contract import (
+    Exports,
+    Inputs,
+    Judge,
+    LabelAnswers,
+    Labels,
+    OutputForm,
+    RowReader,
+)
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tasks._losses import (
     Weights,
+    require_known,
     require_weights,
     short,
     weighted_cross_entropy,
     weights_of,
 )
+from foreword.tuning.tasks.multilabel import Multilabel, are_sets
 from foreword.types import Array, Loss
 
 
@@ -37,26 +48,35 @@ class Classify(PooledTask):
     `foreword.tuning.input_template`.
 
     It is scored by accuracy, macro F1 (the mean of each label's F1, however frequent) and Matthews
-    correlation.
+    correlation. Where labels are lists, `foreword tune` takes the task `multilabel`.
 
     Attributes:
         weights: weight of each class in the loss: `balanced` for weights in inverse proportion to
             how frequent they are, or `label=weight` each ("spam=5"), 1 for the others.
         positive: the label whose own F1 is a score too, of two labels.
+        threshold: the probability from which `positive`, by default the second of two labels, is
+            predicted; default: where it is the likelier one.
+        temperature: divides the outputs before the softmax, which predicts the same labels with
+            other probabilities; default: fitted on training examples held out.
 
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
-    et al. 2018, section 3.2.
+    et al. 2018, section 3.2; Guo et al. 2017 for the temperature.
     Differs from the paper: in comparisons without BERT's pooler, a dense layer that its
     next-sentence prediction trained; models without that objective have none. A pair is read in
     one order, where GPT-1 reads those without an order (similarity) in both and adds the states.
     """
 
-    exports: ClassVar[Exports] = Exports("SequenceClassification")
+    reader: ClassVar[RowReader] = RowReader(labels_example)
+    exports: ClassVar[Exports] = Exports(
+        "SequenceClassification", problem_type="single_label_classification"
+    )
     output_form: ClassVar[OutputForm | None] = "classes"
 
     weights: Weights = ()
     positive: str = ""
+    threshold: OpenShare | None = None
+    temperature: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,14 +84,34 @@ class Classify(PooledTask):
 
     @property
     def judge(self) -> Judge:
-        return ClassJudge(self.positive)
+        return ClassJudge(self.positive, self.answers)
+
+    @property
+    def answers(self) -> LabelAnswers:
+        return LabelAnswers(self.temperature, self.threshold)
+
+    def for_examples(self, columns: Columns, train: Sequence[Labelled]) -> Classify | Multilabel:
+        """Return `multilabel` with the same settings, if labels are lists.
+
+        Raises:
+            UserError: a label is `positive`, and there are lists of them.
+        """
+        if not are_sets(train):
+            return self
+        if self.positive:
+            raise UserError("task.positive: is for one label a text, and here are lists of labels")
+        names = [one.name for one in fields(PooledTask)]
+        return Multilabel(
+            **{name: getattr(self, name) for name in (*names, "weights", "temperature")},
+            thresholds=() if self.threshold is None else (self.threshold,),
+        )
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return the labels of the training examples, sorted; a `positive` one is the last.
 
         Raises:
             UserError: there are fewer than two, or they are measurements, not classes, or not two
-                labels, of which one is `positive`.
+                labels, of which one is `positive` or has a threshold.
         """
         labels = tuple(sorted({example.label for example in train}))
         if len(labels) < 2:
@@ -82,6 +122,8 @@ class Classify(PooledTask):
                 f"the labels are numbers ({labels[0]}, {labels[1]}, ...), {len(labels):,} "
                 f"different ones of {len(train):,}; use task 'regress', or give classes"
             )
+        if self.threshold is not None:
+            self.answers.at_threshold(self.threshold, labels)
         if not self.positive:
             return labels
         if len(labels) != 2 or self.positive not in labels:
@@ -97,15 +139,8 @@ class Classify(PooledTask):
         Raises:
             UserError: a label is not in `labels`.
         """
+        require_known(examples, labels, self.reader.labels_of)
         number = {label: n for n, label in enumerate(labels)}
-        unseen = Counter(example.label for example in examples if example.label not in number)
-        if unseen:
-            first = next(example for example in examples if example.label in unseen)
-            names = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
-            raise UserError(
-                f"{first.source}: labels that no training example has: {short(names)}; "
-                f"training has: {short(', '.join(labels))}"
-            )
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
 
     def head(self, d_model: int, labels: Labels) -> nn.Module:
@@ -126,6 +161,7 @@ class ClassJudge(Judge):
     """Accuracy, macro F1, Matthews correlation, and the F1 of the `positive` label, the last."""
 
     positive: str = ""
+    answers: LabelAnswers = LabelAnswers()
     has_classes: ClassVar[bool] = True
 
     @property
@@ -133,7 +169,7 @@ class ClassJudge(Judge):
         return ("accuracy", "f1", "matthews", *(["positive_f1"] if self.positive else []))
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        predicted = outputs.argmax(axis=1)
+        predicted = self.answers.numbers(outputs)
         last = outputs.shape[1] - 1
         positive = f1_score(targets == last, predicted == last, zero_division=0)
         return {
@@ -145,15 +181,15 @@ class ClassJudge(Judge):
 
     def confusion(self, outputs: Array, targets: Array) -> list[list[int]]:
         labels = np.arange(outputs.shape[1])
-        counts: Array = confusion_matrix(targets, outputs.argmax(axis=1), labels=labels)
+        counts: Array = confusion_matrix(targets, self.answers.numbers(outputs), labels=labels)
         return [[int(count) for count in row] for row in counts]
 
     def correct(self, outputs: Array, targets: Array) -> Array:
-        return np.asarray(outputs.argmax(axis=1) == targets, np.float64)
+        return np.asarray(self.answers.numbers(outputs) == targets, np.float64)
 
     def baselines(self, train: Array, dev: Array, labels: Labels) -> Mapping[str, Array]:
-        """Return the share of each label for every example: the most frequent one wins."""
-        shares = np.bincount(train, minlength=len(labels)) / len(train)
+        """Return the log share of each label for every example: the most frequent one wins."""
+        shares = np.log(np.maximum(np.bincount(train, minlength=len(labels)), 1e-9) / len(train))
         return {"majority class": np.repeat(shares[None], len(dev), axis=0)}
 
 

@@ -87,7 +87,7 @@ class Regress(PooledTask):
     """
 
     reader: ClassVar[RowReader] = RowReader(read_number)
-    exports: ClassVar[Exports] = Exports("SequenceClassification")
+    exports: ClassVar[Exports] = Exports("SequenceClassification", problem_type="regression")
     output_form: ClassVar[OutputForm | None] = "number"
     judge: ClassVar[Judge] = NumberJudge()
 

@@ -23,7 +23,9 @@ from foreword.tuning.encoded import EncodedTexts, by_example
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
+    END,
     PROBABILITY,
+    START,
     Answers,
     EncodedExample,
     ExampleOutputs,
@@ -43,8 +45,9 @@ from foreword.types import Array, Loss
 
 ALWAYS_ANSWER = 1e6  # a threshold beyond all scores
 NO_ANSWER = "no answer"  # the label of unanswerable questions
-START, BEST = "start", "best"  # columns of answers
-BEST_TYPE = pa.list_(pa.struct({"text": pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}))
+BEST = "best"  # a column of answers
+PLACE = {START: pa.int64(), END: pa.int64()}
+BEST_TYPE = pa.list_(pa.struct({"text": pa.string(), **PLACE, PROBABILITY: pa.float32()}))
 
 
 def read_question(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
@@ -279,13 +282,13 @@ class SpanJudge(Judge):
 
 @dataclass(frozen=True)
 class SpanAnswers(Answers):
-    """The answer, "" for none, its first character and its probability. See `Span`."""
+    """The answer, "" for none, where it is in the passage, and its probability. See `Span`."""
 
     max_answer: int
     threshold: float | None
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
-        types = {PREDICTION: pa.string(), START: pa.int64(), PROBABILITY: pa.float32()}
+        types = {PREDICTION: pa.string(), **PLACE, PROBABILITY: pa.float32()}
         return {**types, BEST: BEST_TYPE} if probabilities else types
 
     def rows(
@@ -303,12 +306,13 @@ class SpanAnswers(Answers):
             row: dict[str, Any] = {
                 PREDICTION: first.text if is_answered else "",
                 START: first.start if is_answered else None,
+                END: first.end if is_answered else None,
                 PROBABILITY: shortest(shares[1 if is_answered else 0]),
             }
             if probabilities:
                 row[BEST] = [
-                    {"text": each.text, START: each.start, PROBABILITY: shortest(share)}
-                    for each, share in zip(best.candidates, shares[1:], strict=True)
+                    {"text": e.text, START: e.start, END: e.end, PROBABILITY: shortest(share)}
+                    for e, share in zip(best.candidates, shares[1:], strict=True)
                 ]
             rows.append(row)
         return rows
@@ -320,6 +324,11 @@ class SpanCandidate(NamedTuple):
     text: str
     start: int
     score: float
+
+    @property
+    def end(self) -> int:
+        """The character after its last."""
+        return self.start + len(self.text)
 
 
 class BestSpans(NamedTuple):

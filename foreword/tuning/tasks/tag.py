@@ -21,10 +21,13 @@ from foreword.tables.examples import Labelled, batched
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts
-from foreword.tuning.entities import are_entity_labels, entity_scores
+from foreword.tuning.entities import are_entity_labels, entities, entity_scores
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
+    END,
+    ENTITIES,
     PROBABILITY,
+    START,
     Answers,
     EncodedExample,
     ExampleOutputs,
@@ -49,12 +52,17 @@ from foreword.tuning.tasks._losses import (
 )
 from foreword.types import Array, Loss
 
+ENTITY_TYPE = pa.list_(
+    pa.struct({"label": pa.string(), "text": pa.string(), START: pa.int64(), END: pa.int64()})
+)
 AFFIX = 4  # characters of a word's start and end that are counted
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
 
 
 def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
     """Return the sentence of a row, whose cells are lists, or texts split at spaces.
+
+    A text stays beside its words, so that answers tell where in it they are.
 
     Raises:
         UserError: the labels do not fit the words, or a word is empty.
@@ -79,7 +87,9 @@ def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     text = "".join(
         mark + re.sub(r"[\t\n]", " ", word) for mark, word in zip(marks, words, strict=True)
     )
-    return Labelled(text, SPACED.join(tags) if any(tags) else "", source=source)
+    cell = row.get(columns.text)
+    whole = cell if isinstance(cell, str) else None
+    return Labelled(text, SPACED.join(tags) if any(tags) else "", whole, source)
 
 
 def _example_of_texts(text: str, pair: str | None) -> Labelled:
@@ -165,12 +175,17 @@ class TagJudge(Judge):
 
 
 class TagAnswers(Answers):
-    """Lists with a label and a probability for each word."""
+    """Lists with a label and a probability for each word; of a text also where it is, and entities.
+
+    See `read_sentence`.
+    """
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
         columns = probability_columns(labels) if probabilities else []
         numbers = dict.fromkeys([PROBABILITY, *columns], pa.list_(pa.float32()))
-        return {PREDICTION: pa.list_(pa.string()), **numbers}
+        places: dict[str, Any] = dict.fromkeys([START, END], pa.list_(pa.int64()))
+        places |= {ENTITIES: ENTITY_TYPE} if are_entity_labels(labels) else {}
+        return {PREDICTION: pa.list_(pa.string()), **numbers, **places}
 
     def rows(
         self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
@@ -185,8 +200,22 @@ class TagAnswers(Answers):
             if probabilities:
                 columns = zip(probability_columns(labels), shares.T, strict=True)
                 row |= {name: [shortest(share) for share in column] for name, column in columns}
+            if (text := result.example.pair) is not None:
+                row |= _places(text, row[PREDICTION], labels)
             rows.append(row)
         return rows
+
+
+def _places(text: str, tags: Sequence[str], labels: Labels) -> dict[str, list[Any]]:
+    """Return where the words of a text are, and its entities if labels are those of entities."""
+    words = [word.span() for word in re.finditer(r"\S+", text)]
+    places: dict[str, list[Any]] = {START: [a for a, _ in words], END: [b for _, b in words]}
+    if are_entity_labels(labels):
+        spans = [(kind, words[first][0], words[last][1]) for kind, first, last in entities(tags)]
+        places[ENTITIES] = [
+            {"label": kind, "text": text[a:b], START: a, END: b} for kind, a, b in spans
+        ]
+    return places
 
 
 @dataclass(frozen=True)

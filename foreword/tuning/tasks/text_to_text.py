@@ -125,7 +125,7 @@ class TextToText(WritingTask):
     def judge(self) -> Judge:
         return TextJudge(self)
 
-    def for_columns(self, columns: Columns) -> TextToText:
+    def for_examples(self, columns: Columns, train: Sequence[Labelled]) -> TextToText:
         """Return the task with T5's prefix for questions about passages, unless it has its own."""
         if not _are_passages(columns) or "{text}" in self.prefix:
             return self

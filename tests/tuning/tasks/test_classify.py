@@ -117,3 +117,18 @@ def test_the_positive_labels_f1_is_scikit_learns() -> None:
     assert task.judge.scores(outputs, targets)["positive_f1"] == pytest.approx(expected)
     with pytest.raises(UserError, match=r"task\.positive: 'dull' must be one of two labels"):
         Classify(positive="dull").labels([Labelled("x", "bad"), Labelled("y", "good")])
+
+
+def test_a_threshold_decides_between_two_labels() -> None:
+    outputs, targets = np.array([[2.0, 1.0], [2.0, 0.0], [0.0, 3.0]]), np.array([1, 0, 1])
+    task = Classify(threshold=0.25, temperature=1.0)  # 0.27, 0.12, 0.95
+    assert Classify().judge.scores(outputs, targets)["accuracy"] == pytest.approx(2 / 3)
+    assert task.judge.scores(outputs, targets)["accuracy"] == 1.0
+    assert task.judge.confusion(outputs, targets) == [[1, 0], [0, 2]]
+    # Twice the temperature, probabilities nearer to a half.
+    hot = Classify(threshold=0.25, temperature=2.0)
+    assert hot.judge.scores(outputs, targets)["accuracy"] == pytest.approx(2 / 3)
+    with pytest.raises(UserError, match="here are 3, of which one is predicted"):
+        task.labels([Labelled("x", label) for label in "abc"])
+    baseline = task.judge.baselines(targets, targets, ("a", "b"))["majority class"]
+    assert task.answers.shares(baseline)[0] == pytest.approx([1 / 3, 2 / 3])

@@ -145,15 +145,12 @@ def test_the_reference_itself_has_no_margin(tmp_path: Path) -> None:
     trained, template = opened(tmp_path)
     task = Prefer()
     referred = referred_data(trained, template, task)
+    (dev,) = referred.dev
     network = build_network(trained, task, (), None)
-    scores = task.judge.scores(scored_outputs(task, network, referred.dev), referred.dev.targets)
+    scores = task.judge.scores(scored_outputs(task, network, dev), dev.targets)
     assert scores == {"accuracy": 0.5, "loss": pytest.approx(math.log(2)), "margin": 0.0}
-    longest = task.judge.baselines(referred.train.targets, referred.dev.targets, ())[
-        "longer answer"
-    ]
-    assert (
-        task.judge.scores(longest, referred.dev.targets)["accuracy"] == 0.5
-    )  # longer, equal, shorter
+    longest = task.judge.baselines(referred.train.targets, dev.targets, ())["longer answer"]
+    assert task.judge.scores(longest, dev.targets)["accuracy"] == 0.5  # longer, equal, shorter
 
 
 def test_both_answers_follow_the_same_prompt(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def test_predictions_are_written_as_the_official_script_reads_them(tmp_path: Pat
     result = predict(done, file, probabilities=True, progress=False)
     for row in result.rows:
         assert row["prediction"] == written[row["id"]] == row["best"][0]["text"]
-        assert row["context"][row["start"] :].startswith(row["prediction"])
+        for one in ({**row, "text": row["prediction"]}, *row["best"]):
+            assert row["context"][one["start"] : one["end"]] == one["text"]
         assert sum(each["probability"] for each in row["best"]) == pytest.approx(1.0, abs=1e-4)
 
 

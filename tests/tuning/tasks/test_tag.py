@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
@@ -21,6 +22,7 @@ from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
+from foreword.tuning.encoded import ExampleOutputs
 from foreword.tuning.entities import entities, entity_scores
 from foreword.tuning.input_template import template_of
 from foreword.tuning.scores import Scores
@@ -212,8 +214,39 @@ def test_predictions_are_written_with_the_words(tmp_path: Path) -> None:
     row = json.loads(rows.read_text(encoding="utf-8").splitlines()[0])
     total = sum(row[f"probability_{label}"][0] for label in ("B-bad", "B-good", "O"))
     assert total == pytest.approx(1.0, abs=1e-5)
-    texts = predict(done, ["the fine film"], progress=False)
-    assert len(texts.predictions[0]) == 3
+    assert not {"start", "end", "entities"} & {*row, *result.rows[0]}  # of words in lists
+
+
+def test_words_and_entities_have_their_places_in_a_text(tmp_path: Path) -> None:
+    text = "  Tom\u00a0Hanks  saw\ta day"
+    example = Tag().reader.read({"words": text}, COLUMNS, "t:1")
+    assert example is not None
+    outputs = np.eye(3)[[0, 1, 2, 2, 0]]  # the right label of each word
+    result = ExampleOutputs(example, [], outputs)
+    labels = ("B-per", "I-per", "O")
+    (row,) = Tag().answers.rows([result], labels, probabilities=False)
+    words = [text[a:b] for a, b in zip(row["start"], row["end"], strict=True)]
+    assert words == ["Tom", "Hanks", "saw", "a", "day"] == text.split()
+    assert row["entities"] == [
+        {"label": "per", "text": "Tom\u00a0Hanks", "start": 2, "end": 11},
+        {"label": "per", "text": "day", "start": 19, "end": 22},
+    ]
+    assert row.keys() <= Tag().answers.types(labels, probabilities=False, is_pair=False).keys()
+    (row,) = Tag().answers.rows([result], ("ADJ", "NOUN", "VERB"), probabilities=False)
+    assert "entities" not in row
+    # In a file.
+    run = make_run(tmp_path / "run")
+    train = conll(tmp_path / "train.conll", sentences(40, 1))
+    done = tune(run, train, train, epochs=1, **FAST)
+    given = write(tmp_path / "new.csv", "words\nthe  fine film\n")
+    predict(done, given, text="words", out=tmp_path / "out.csv", progress=False)
+    header, first = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert header == "words,prediction,probability,start,end,entities"
+    assert '"[0, 5, 10]","[3, 9, 14]"' in first
+    out = tmp_path / "out.parquet"
+    predict(done, given, text="words", out=out, progress=False)
+    (row,) = pq.read_table(out).to_pylist()
+    assert row["start"] == [0, 5, 10] and all(e.keys() >= {"label"} for e in row["entities"])
 
 
 @pytest.mark.parametrize(

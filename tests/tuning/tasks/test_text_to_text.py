@@ -282,7 +282,7 @@ def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     row = {"context": "warm was a day", "question": "what", "answers": answers}
     example = TextToText().reader.read(row, PASSAGES, "a:1")
     assert example is not None
-    task = TextToText(metric="answer").for_columns(PASSAGES)
+    task = TextToText(metric="answer").for_examples(PASSAGES, [])
     assert with_prefix(example, task.prefix).text == "question: what context: warm was a day"
     targets = task.targets([example], ())
     assert targets.references == ([["warm", "a day"]] if right else [[""]])
@@ -297,10 +297,10 @@ def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
 
 def test_a_prefix_with_the_text_replaces_t5s_form_of_questions() -> None:
     own = TextToText(prefix="{text} -> {pair}")
-    assert own.for_columns(PASSAGES) is own
-    named = TextToText(prefix="squad ").for_columns(PASSAGES)
+    assert own.for_examples(PASSAGES, []) is own
+    named = TextToText(prefix="squad ").for_examples(PASSAGES, [])
     assert named.prefix == "squad question: {pair} context: {text}"
-    assert named.for_columns(Columns()) is named
+    assert named.for_examples(Columns(), []) is named
 
 
 def fine_or_nothing(count: int, seed: int) -> list[dict[str, Any]]:
@@ -344,7 +344,7 @@ def test_questions_about_passages_are_predicted_as_scored(tmp_path: Path) -> Non
 def test_answers_in_squads_layout_are_refused_with_the_tasks_that_read_them(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     file = write_squad(tmp_path / "a.json", questions(4, 1, unanswerable=False))
-    with pytest.raises(UserError, match="got list; --task span and text_to_text read answers"):
+    with pytest.raises(UserError, match="got dict; --task span and text_to_text read answers"):
         run_tune(run, file, file, task="classify", progress=False)
     rows = tmp_path / "a.jsonl"
     answers = {"text": ["a"], "answer_start": [0]}

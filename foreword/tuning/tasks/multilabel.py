@@ -1,0 +1,289 @@
+"""Several labels per text, or per pair of texts, or none."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import expit, logit
+from sklearn.metrics import multilabel_confusion_matrix
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.settings.ranges import OpenShare, Positive
+from foreword.tables.columns import PREDICTION, label_of, labels_example
+from foreword.tables.examples import Labelled
+from foreword.tuning.calibration import best_threshold, calibration_error, fit_temperature
+from foreword.tuning.tasks._contract import (
+    PROBABILITY,
+    Answers,
+    Confusion,
+    ExampleOutputs,
+    Exports,
+    Inputs,
+    Judge,
+    Labels,
+    RowReader,
+    probability_columns,
+    shortest,
+)
+from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._losses import Weights, require_known, require_weights, weights_of
+from foreword.types import Array, Loss
+
+BETWEEN = "|"  # labels of a cell of text
+FEWEST = 5  # texts with a label whose threshold is its own
+
+
+@lru_cache(maxsize=1 << 16)
+def labels_of(label: str) -> Labels:
+    """Return the labels in a cell: those of a list, in JSON or as Python writes it, or `a|b`."""
+    items = list_of(label)
+    parts = label.split(BETWEEN) if items is None else [label_of(item, label) for item in items]
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def list_of(label: str) -> list[Any] | None:
+    """Return the list in a cell; None for another text."""
+    if not label.startswith("["):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            items = parse(label)
+        except (ValueError, SyntaxError):
+            continue
+        return items if isinstance(items, list) else None
+    return None
+
+
+def are_sets(examples: Sequence[Labelled]) -> bool:
+    """Return whether labels are lists: some by their form, or some parts of `a|b` occur again."""
+    cells = {example.label for example in examples}
+    if any(list_of(cell) is not None for cell in cells):
+        return True
+    parts = [part for cell in cells for part in cell.split(BETWEEN)]
+    return len(parts) > len(cells) and len(set(parts)) < len(parts)
+
+
+@dataclass(frozen=True)
+class Multilabel(PooledTask):
+    """Multi-label classification: a yes or no for each label, on the pooled state of the text.
+
+    `--task classify` is this task where labels are lists: of JSON or Parquet, as JSON or `a|b` in a
+    cell of CSV or TSV, or of several columns with 0 and 1 (`--label a,b,c`). A text may have no
+    label, `[]`. The head is that of `classify`, its loss the binary cross-entropy, a mean over
+    labels.
+
+    It is scored by micro F1 (of all answers together), macro F1 (the mean of each label's F1) and
+    the share of texts whose labels are exactly right.
+
+    Attributes:
+        weights: weight of a text that has the label in its loss: `balanced` for the number of texts
+            without it by those with it, or `label=weight` each, 1 for the others.
+        thresholds: the probability from which a label is predicted, one for all or one each, in
+            their order; default: those of the highest F1 on training examples held out (a label
+            that few of them have takes the one that is best for all together), or 0.5.
+        temperature: divides the outputs before the sigmoid; default: fitted on training examples
+            held out.
+
+    Also called: multi-label classification, one-vs-rest.
+    Reference: Fan & Lin 2007, "A Study on Threshold Selection for Multi-label Classification";
+    Guo et al. 2017 for the temperature.
+    """
+
+    reader: ClassVar[RowReader] = RowReader(labels_example, labels_of=labels_of)
+    exports: ClassVar[Exports] = Exports(
+        "SequenceClassification",
+        "pipeline(..., top_k=None) gives the probability of each label, of which transformers "
+        "applies no threshold",
+        problem_type="multi_label_classification",
+    )
+
+    weights: Weights = ()
+    thresholds: tuple[OpenShare, ...] = ()
+    temperature: Positive | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_weights(self.weights)
+
+    @property
+    def judge(self) -> Judge:
+        return SetJudge(self.answers)
+
+    @property
+    def answers(self) -> SetAnswers:
+        return SetAnswers(self.temperature, self.thresholds)
+
+    def labels(self, train: Sequence[Labelled]) -> Labels:
+        """Return the labels of the training examples, sorted.
+
+        Raises:
+            UserError: no example has one, or there is not a threshold for each.
+        """
+        labels = tuple(sorted({label for e in train for label in labels_of(e.label)}))
+        if not labels:
+            raise UserError("the training examples need labels; no text has one")
+        if len(self.thresholds) not in (0, 1, len(labels)):
+            raise UserError(
+                f"task.thresholds: expected one, or one for each of {len(labels):,} labels, got "
+                f"{len(self.thresholds):,}"
+            )
+        return labels
+
+    def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
+        """Return 1 for each label that an example has and 0 else, (examples, 1, labels) float32.
+
+        Raises:
+            UserError: a label is not in `labels`.
+        """
+        require_known(examples, labels, labels_of)
+        number = {label: n for n, label in enumerate(labels)}
+        targets = np.zeros((len(examples), 1, len(labels)), np.float32)
+        for n, example in enumerate(examples):
+            targets[n, 0, [number[label] for label in labels_of(example.label)]] = 1.0
+        return targets
+
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
+        """Return the head, (outputs, d_model) -> (outputs, labels)."""
+        return self.linear_head(d_model, len(labels))
+
+    def prepared(self, targets: Array, labels: Labels) -> Multilabel:
+        """Return the task with the weight of each label."""
+        if self.weights != "balanced":
+            return replace(self, weights=weights_of(self.weights, targets, labels))
+        present = np.maximum(targets.sum(axis=(0, 1)), 1)
+        ratios = np.maximum(len(targets) - present, 1) / present
+        named = zip(labels, ratios.tolist(), strict=True)
+        return replace(self, weights=tuple(f"{label}={ratio!r}" for label, ratio in named))
+
+    def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
+        """Return the binary cross-entropy, a mean over labels, in nats."""
+        weight = None
+        if self.weights:
+            weight = outputs.new_tensor([float(e.rpartition("=")[2]) for e in self.weights])
+        losses = F.binary_cross_entropy_with_logits(
+            outputs, targets, pos_weight=weight, reduction="none"
+        )
+        return Loss(losses.mean(dim=1).sum(), losses.new_tensor(float(len(losses))))
+
+
+@dataclass(frozen=True)
+class SetAnswers(Answers):
+    """The labels of each example, and the probability of each of them, by a sigmoid."""
+
+    temperature: float | None = 1.0
+    thresholds: tuple[float, ...] = ()
+    purpose: ClassVar[str] = "predict several labels a text"
+
+    def shares(self, outputs: Array) -> Array:
+        """Return the probability of each label, (examples, labels)."""
+        return np.asarray(expit(outputs / (self.temperature or 1.0)))
+
+    def sets(self, outputs: Array) -> Array:
+        """Return whether each label is predicted, (examples, labels) bool."""
+        return np.asarray(self.shares(outputs) >= np.array(self.thresholds or 0.5))
+
+    def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
+        """Return the types of the lists, and of the probability of each label."""
+        columns = probability_columns(labels) if probabilities else []
+        lists = {PREDICTION: pa.list_(pa.string()), PROBABILITY: pa.list_(pa.float32())}
+        return {**lists, **dict.fromkeys(columns, pa.float32())}
+
+    def rows(
+        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
+    ) -> list[dict[str, Any]]:
+        """Return the labels of each example, the likeliest first."""
+        if not results:
+            return []
+        outputs = np.concatenate([result.outputs for result in results])
+        rows = []
+        for shares, is_in in zip(self.shares(outputs), self.sets(outputs), strict=True):
+            chosen = [n for n in np.argsort(-shares, kind="stable") if is_in[n]]
+            row: dict[str, Any] = {
+                PREDICTION: [labels[n] for n in chosen],
+                PROBABILITY: [shortest(shares[n]) for n in chosen],
+            }
+            if probabilities:
+                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
+            rows.append(row)
+        return rows
+
+    @property
+    def fits(self) -> bool:
+        return self.temperature is None or not self.thresholds
+
+    def fitted(self, outputs: Array, targets: Array) -> Mapping[str, Any]:
+        """Return the temperature and the thresholds that are to be fitted."""
+        right, found = _flat(targets) > 0, dict[str, Any]()
+        if self.temperature is None:
+            found["temperature"] = fit_temperature(*_yes_or_no(outputs, right))
+        if not self.thresholds:
+            shares = replace(self, **found).shares(outputs)
+            common = best_threshold(shares.ravel(), right.ravel())
+            found["thresholds"] = tuple(
+                best_threshold(share, is_in) if is_in.sum() >= FEWEST else common
+                for share, is_in in zip(shares.T, right.T, strict=True)
+            )
+        return found
+
+    def calibration_error(self, outputs: Array, targets: Array) -> float:
+        """Return that of yes or no for each label of each example."""
+        shares = self.shares(outputs).ravel()
+        right = (_flat(targets) > 0).ravel().astype(np.int64)
+        return calibration_error(np.stack([1 - shares, shares], axis=1), right)
+
+    def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
+        """Return the one threshold of all labels."""
+        return {"thresholds": (threshold,)}
+
+
+@dataclass(frozen=True)
+class SetJudge(Judge):
+    """Micro F1, macro F1, and the share of examples whose labels are exactly right."""
+
+    answers: SetAnswers
+    has_classes: ClassVar[bool] = True
+    names: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        predicted, right = self.answers.sets(outputs), _flat(targets) > 0
+        hits = 2 * (predicted & right).sum(axis=0)  # of each label, as are these:
+        answers = predicted.sum(axis=0) + right.sum(axis=0)
+        return {
+            "micro_f1": float(hits.sum() / max(answers.sum(), 1)),
+            "macro_f1": float((hits / np.maximum(answers, 1)).mean()),
+            "exact_match": float((predicted == right).all(axis=1).mean()),
+        }
+
+    def confusion(self, outputs: Array, targets: Array) -> Confusion:
+        counts: Array = multilabel_confusion_matrix(_flat(targets) > 0, self.answers.sets(outputs))
+        return [matrix.tolist() for matrix in counts]
+
+    def baselines(self, train: Array, dev: Array, labels: Labels) -> Mapping[str, Array]:
+        """Return each label's frequency as its probability, and the most frequent set."""
+        sets = Counter(tuple(row) for row in _flat(train).tolist())
+        rows = {
+            "frequency of each label": logit(np.clip(_flat(train).mean(axis=0), 1e-6, 1 - 1e-6)),
+            "most frequent set": 1e3 * (2 * np.array(sets.most_common(1)[0][0]) - 1),
+        }
+        return {name: np.repeat(row[None], len(dev), axis=0) for name, row in rows.items()}
+
+
+def _flat(targets: Array) -> Array:
+    """Return targets as (examples, labels)."""
+    return targets.reshape(len(targets), -1)
+
+
+def _yes_or_no(outputs: Array, right: Array) -> tuple[Array, Array]:
+    """Return each label of each example as two classes: outputs (all, 2), and targets (all,)."""
+    yes = outputs.ravel()
+    return np.stack([np.zeros_like(yes), yes], axis=1), right.ravel().astype(np.int64)

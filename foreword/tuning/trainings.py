@@ -1,0 +1,191 @@
+"""The trainings of a fine-tuning: its seeds or folds, and those that fit and save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.nn.model import neural_settings
+from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.encoding import Draw, TuneData, count_steps
+from foreword.tuning.features import Features, fits_in_memory
+from foreword.tuning.fine_tuner import FineTuner, SeedResult
+from foreword.tuning.held_out import HeldOutFit, calibration, cross_fitted
+from foreword.tuning.job import TuneJob
+from foreword.tuning.model_settings import adapted
+from foreword.tuning.network import Network
+from foreword.tuning.scores import MeanScore, Scores
+from foreword.tuning.seed_store import SeedStore
+from foreword.tuning.seeds import ReportProgress, Steps
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.starting_network import build_network
+from foreword.tuning.tasks._contract import Task
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who is told of a fine-tuning as it goes.
+
+    Attributes:
+        report: called after each step with the progress.
+        scored: called after each epoch of each seed with its scores.
+        warn: called before training with each warning that is also among the notes.
+    """
+
+    report: ReportProgress = lambda done, total, note: None
+    scored: Callable[[Scores], None] = lambda scores: None
+    warn: Callable[[str], None] = lambda line: None
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """What all trainings of a variant gave.
+
+    Attributes:
+        runs: the result of each seed or fold.
+        task: the task with what was chosen and fitted, of the network that is saved.
+        network: that network; None if none is.
+        calibration: what was fitted, as the file of the scores holds it; None for nothing.
+        extra: the scores of a network trained on all examples, after folds.
+    """
+
+    runs: list[SeedResult]
+    task: Task
+    network: Network | None = None
+    calibration: dict[str, Any] | None = None
+    extra: Mapping[str, MeanScore] = field(default_factory=dict)
+
+
+class Trainings:
+    """Trains each draw of examples with the settings of each variant.
+
+    Args:
+        trained: the pretrained model.
+        job: whose finished seeds are kept until all are done.
+        data: the examples of all trainings.
+        listeners: who is told.
+    """
+
+    def __init__(
+        self, trained: TrainedModel, job: TuneJob, data: TuneData, listeners: Listeners
+    ) -> None:
+        self.trained, self.job, self.data, self.listeners = trained, job, data, listeners
+        self.resumed = 0
+        model = neural_settings(trained.recipe.model)
+        writes = job.task.judge.writes
+        self._caches = not writes and fits_in_memory(model, job.task, data.train, *data.dev)
+        self._steps = Steps(data, job.variants, self._caches, listeners.report)
+        self._features: dict[tuple[int, torch.dtype], Features] = {}  # of the pretrained backbone
+
+    def variant(
+        self, task: Task, settings: TuneSettings, *, fits: bool, is_saved: bool = False
+    ) -> VariantResult:
+        """Train every seed or fold of a variant.
+
+        Args:
+            task: the task, prepared.
+            settings: the variant.
+            fits: whether the answers' settings are fitted on examples that are held out.
+            is_saved: whether the first network is saved; after folds, one trained on all examples.
+
+        Raises:
+            TrainingStoppedError: no network is left to save.
+        """
+        data, fitted = self.data, dict[str, Any]()
+        runs: list[SeedResult] = []
+        held: HeldOutFit | None = None
+        network: Network | None = None
+        if fits and data.held_out is not None:
+            result, _ = self._run(task, _scored_once(settings), data.held_out)
+            held = HeldOutFit.of(data, [data.held_out], [result])
+            fitted |= held.fitted(task) if held else {}
+        own = replace(task, **fitted)
+        for draw in data.trainings(settings):
+            keeps = is_saved and network is None and data.whole is None
+            result, kept = self._run(own, settings, draw, keeps=keeps)
+            runs.append(result)
+            network = network or kept
+        sound = next((result for result in runs if not result.has_diverged), runs[-1])
+        if is_saved and sound.has_diverged:
+            raise TrainingStoppedError(sound.final.about["diverged"])
+        if data.whole is None:
+            if held is None or sound.outputs is None:
+                return VariantResult(runs, sound.task, network)
+            dev, outputs = data.dev[0].targets, sound.outputs
+            errors = tuple(one.answers.calibration_error(outputs, dev) for one in (task, own))
+            about = calibration(fitted, held, errors, on="held out")
+            return VariantResult(runs, sound.task, network, about)
+        return self._whole(task, settings, runs, fits=fits, is_saved=is_saved)
+
+    def _whole(
+        self,
+        task: Task,
+        settings: TuneSettings,
+        runs: list[SeedResult],
+        *,
+        fits: bool,
+        is_saved: bool,
+    ) -> VariantResult:
+        """Return folds scored by what the others fit, and a network trained on all examples."""
+        assert self.data.whole is not None
+        held, about = HeldOutFit.of(self.data, self.data.draws, runs), None
+        own = task
+        if held is not None:
+            own = replace(own, **own.judge.chosen(held.outputs, held.targets))
+            if fits:
+                fitted = held.fitted(task)
+                own = replace(own, **fitted)
+                runs, errors = cross_fitted(task, held, runs)
+                about = calibration(fitted, held, errors, on="folds")
+        if not is_saved:
+            return VariantResult(runs, own, None, about)
+        result, network = self._run(own, settings, self.data.whole, keeps=True)
+        if network is None:
+            raise TrainingStoppedError(result.final.about["diverged"])
+        return VariantResult(runs, own, network, about, result.final.metrics)
+
+    def _run(
+        self, task: Task, settings: TuneSettings, draw: Draw, *, keeps: bool = False
+    ) -> tuple[SeedResult, Network | None]:
+        """Return the result of a training, and its network if it is kept and did not diverge."""
+        store = SeedStore.of(self.trained, self.job, settings)
+        build = partial(self._untrained, task, settings, draw.seed) if keeps else None
+        if (found := store.find(draw.name, build)) is None:
+            data = self.data
+            gpus = [data.trained.device] if data.trained.device.type == "cuda" else []
+            with torch.random.fork_rng(gpus):
+                tuner = FineTuner(task, data, settings, draw, self._steps.done)
+                if self._caches and not settings.strategy.trains_backbone:
+                    # A random backbone differs by seed, so its features serve this one alone.
+                    tuner.cache_features({} if settings.from_scratch else self._features)
+                is_told = any(draw is one for one in data.draws)
+                loop = tuner.loop(self.listeners.scored if is_told else lambda scores: None)
+                try:
+                    loop.train()
+                    result = tuner.result()
+                except NotFiniteError as error:
+                    result = tuner.diverged(error)
+            found = result, tuner.finish() if keeps and not result.has_diverged else None
+            store.save(draw.name, *found)
+            del tuner, loop  # before the next one needs as much memory
+        else:
+            self.resumed += 1
+        self._steps.training_done(count_steps(draw, settings))
+        return found
+
+    def _untrained(self, task: Task, settings: TuneSettings, seed: int) -> Network:
+        """Return a network for the weights of a finished training."""
+        trained = adapted(self.data.trained, settings.strategy, seed)
+        network = build_network(trained, task, self.data.labels, None)
+        network.token_head = None
+        return network.eval()
+
+
+def _scored_once(settings: TuneSettings) -> TuneSettings:
+    """Return settings that score the last epoch alone, unless its scores choose one."""
+    return settings if settings.keep == "best" else replace(settings, score_every=settings.epochs)
