@@ -139,7 +139,11 @@ def _config(tuned: TunedModel) -> dict[str, Any]:
     """Return what a user of the graph has to know of the model."""
     names = tuned.labels[: tuned.width] if tuned.task.judge.has_classes else ()
     labels = {"id2label": dict(enumerate(names))} if names else {}
-    about = {"task": kinds.name_of(tuned.task), "settings": config.to_table(tuned.task)}
+    about: dict[str, Any] = {"task": kinds.name_of(tuned.task)}
+    about |= {
+        "settings": config.to_table(tuned.task),
+        "problem_type": exports_of(tuned).problem_type,
+    }
     return {**about, **labels, "max_length": tuned.template.length}
 
 
@@ -186,10 +190,14 @@ def _answers(tuned: TunedModel, results: Sequence[ExampleOutputs]) -> Answers | 
         return None
     counts = np.cumsum([len(result.outputs) for result in results])[:-1]
     width = results[0].outputs.shape[1]
+    calibration = export_folder.calibration_of(tuned.task)  # of the graph's outputs alone
 
     def answer(outputs: Sequence[Array]) -> list[Any]:
         parts = np.split(np.concatenate([each.reshape(-1, width) for each in outputs]), counts)
-        given = [result._replace(outputs=part) for result, part in zip(results, parts, strict=True)]
+        given = [
+            result._replace(outputs=part * calibration)
+            for result, part in zip(results, parts, strict=True)
+        ]
         rows = answers.rows(given, labels, probabilities=False)
         return [row[PREDICTION] for row in rows]
 
