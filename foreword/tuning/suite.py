@@ -9,8 +9,9 @@ which the trials do not learn from; papers often choose on the dev set that they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,11 +22,11 @@ from foreword.settings.kinds import part
 from foreword.settings.ranges import LearningRate, Ranged
 from foreword.tables.columns import Columns
 from foreword.tables.files import FORMATS
+from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task, require_score
 
-TEXT_ENDINGS = (*FORMATS, ".txt")  # of the files of a suite; `.txt` is read as `.tsv`
-
-
+TEXT_FORMATS = {".txt": ".tsv"}  # endings of a suite's files that are read as another format
+FileOf = Callable[[str], Path | None]  # the file with a name, if it is there
 SUBMISSION = "submission"  # folder of the predictions for test files, beside those of the tasks
 
 
@@ -70,26 +71,33 @@ class SuiteTask:
         layouts: its files; the first layout whose training and first dev files are there counts.
         metrics: the scores that are reported, the first of which chooses learning rates.
         task: a kind in `tuning/tasks/`.
-        columns: the columns that its files may have; the first that a file has count.
+        columns: the columns that its files may have; the first that a file has count. Default: the
+            task's usual ones, as in `foreword tune`.
         names: names of all columns of files without a header.
         labels: all labels, of which every row must have one; a whole number stands for the label
             at its place, from 0. Default: any.
         range: least and greatest number, where labels are numbers.
         skips_broken_rows: whether rows with too few or too many columns are skipped and counted, as
             rows without text or label are, and not refused.
+        tune: settings of fine-tuning on this task, {examples = 100, strategy = {kind = "frozen"}};
+            the call's own override them.
     """
 
     name: str
     layouts: tuple[SuiteLayout, ...]
     metrics: tuple[str, ...]
     task: Task = part("tuning/tasks", "classify")
-    columns: tuple[Columns, ...] = (Columns(),)
+    columns: tuple[Columns, ...] = ()
     names: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     range: tuple[float, ...] = ()
     skips_broken_rows: bool = False
+    tune: Any = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tune, Mapping):
+            raise ValueError("tune: must be a table of settings")
+        config.build(TuneSettings, self.tune, f"tasks.{self.name}.tune")
         if not self.metrics:
             raise ValueError("metrics: required, the scores that are reported")
         for metric in self.metrics:
@@ -102,6 +110,11 @@ class SuiteTask:
             raise ValueError(f"name: must be a name, not a path, got {self.name!r}")
         if len(self.range) not in (0, 2):
             raise ValueError("range: must be the least and the greatest number")
+
+    @property
+    def formats(self) -> Mapping[str, str]:
+        """The endings of files that are read as another format, the task's own among them."""
+        return TEXT_FORMATS | dict(self.task.reader.formats)
 
 
 @dataclass(frozen=True)
@@ -205,16 +218,17 @@ def load_suite(name: str) -> TuningSuite:
 def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
     """Return the files of a task in a folder; if it cannot be run, those that are missing."""
     missing: list[tuple[str, ...]] = []
+    file_of = partial(_file, folder, tuple(dict.fromkeys((*FORMATS, *task.formats))))
     for layout in task.layouts:
         required = (*layout.train, *layout.dev[0].files)
-        lacking = tuple(name for name in required if _file(folder, name) is None)
+        lacking = tuple(name for name in required if file_of(name) is None)
         if not lacking:
             others = [file for part in (*layout.dev[1:], *layout.test) for file in part.files]
             return FoundFiles(
-                _all_of(folder, layout.train) or (),
-                _present(folder, layout.dev, task.name),
-                _present(folder, layout.test, task.name),
-                tuple(name for name in others if _file(folder, name) is None),
+                _all_of(file_of, layout.train) or (),
+                _present(file_of, layout.dev, task.name),
+                _present(file_of, layout.test, task.name),
+                tuple(name for name in others if file_of(name) is None),
             )
         missing.append(lacking)
     return min(missing, key=len)
@@ -226,19 +240,21 @@ def _are_scores(value: Any) -> bool:
     )
 
 
-def _present(folder: Path, parts: Sequence[NamedFiles], name: str) -> dict[str, tuple[Path, ...]]:
-    files_by_part = {part.name or name: _all_of(folder, part.files) for part in parts}
+def _present(
+    file_of: FileOf, parts: Sequence[NamedFiles], name: str
+) -> dict[str, tuple[Path, ...]]:
+    files_by_part = {part.name or name: _all_of(file_of, part.files) for part in parts}
     return {name: files for name, files in files_by_part.items() if files is not None}
 
 
-def _all_of(folder: Path, names: Sequence[str]) -> tuple[Path, ...] | None:
-    files = [_file(folder, name) for name in names]
+def _all_of(file_of: FileOf, names: Sequence[str]) -> tuple[Path, ...] | None:
+    files = [file_of(name) for name in names]
     return None if None in files else tuple(file for file in files if file is not None)
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def _file(folder: Path, endings: Sequence[str], name: str) -> Path | None:
     """Return the file with this name and one of the endings; None if there is none."""
-    for ending in TEXT_ENDINGS:
+    for ending in endings:
         for compression in ("", *COMPRESSIONS):
             file = folder / f"{name}{ending}{compression}"
             if file.is_file():

@@ -19,7 +19,6 @@ from foreword.tuning.predictor import Predictor
 from foreword.tuning.suite import SuiteTask
 from foreword.tuning.tuned_model import TunedWriter
 
-TEXT_FORMATS = {".txt": ".tsv"}
 INDICES = ("index", "id", "idx")  # columns with the number of an example
 NO_LABEL = ("-1", "-")  # of rows that annotators did not agree on, or of test files
 
@@ -70,20 +69,23 @@ def read_unlabelled(
 
 def _table(task: SuiteTask, file: Path) -> ExampleTable:
     """Return a file as a table, whose columns have the suite's names if it has no header."""
-    kind, _ = format_of(file, TEXT_FORMATS)
-    read = partial(read_table, file, formats=TEXT_FORMATS, skips_broken=task.skips_broken_rows)
+    kind, _ = format_of(file, task.formats)
+    read = partial(read_table, file, formats=task.formats, skips_broken=task.skips_broken_rows)
     if not task.names or kind not in SEPARATED:
         return read()
-    numbered = read_table(file, are_numbers=True, formats=TEXT_FORMATS, skips_broken=True)
+    numbered = read_table(file, are_numbers=True, formats=task.formats, skips_broken=True)
     first: Mapping[str, Any] = next((row for _, row in numbered.rows()), {})
     known = {str(cell).strip() for cell in first.values()}
-    return read() if any(_texts_of(c) <= known for c in task.columns) else read(task.names)
+    return (
+        read() if any(_texts_of(c) <= known for c in _choices(task, numbered)) else read(task.names)
+    )
 
 
 def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Columns:
     """Return the first columns that a table has."""
     known = set(table.columns)
-    for columns in task.columns:
+    choices = _choices(task, table)
+    for columns in choices:
         has_label = columns.label in ("", *known)
         if _texts_of(columns) <= known and (has_label or not needs_label):
             return columns
@@ -93,12 +95,18 @@ def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Colu
             for name in (choice.text, choice.pair, choice.label if needs_label else "")
             if name
         )
-        for choice in task.columns
+        for choice in choices
     )
     raise UserError(
         f"{table.path}: {task.name} has the columns {expected}; this file has: "
         f"{', '.join(table.columns)}"
     )
+
+
+def _choices(task: SuiteTask, table: ExampleTable) -> Sequence[Columns]:
+    """Return the columns that a table may have: the suite's, the format's, or the task's usual."""
+    usual = task.task.reader.columns if table.usual is None else (table.usual,)
+    return task.columns or usual
 
 
 def _texts_of(columns: Columns) -> set[str]:

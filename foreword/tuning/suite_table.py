@@ -17,6 +17,8 @@ OURS = "this model"
 AVERAGE = "average"
 Row = dict[str, Any]  # a line of the table
 WORDS = "bag of words"
+ABOUT = ("task", "metric", "is_share", "seeds", "is_gain", "lr", f"{OURS}_std")
+ERROR, STANDARDISED = "_se", "standardised"  # ends the name of a standard error; a column
 
 
 def score_rows(
@@ -57,7 +59,9 @@ def score_rows(
                     "is_share": is_share,
                     OURS: _mean_of(ours, key),
                     f"{OURS}_std": ours.metrics[key].std if key in ours.metrics else None,
-                    "lr": ours.about["lr"],
+                    "seeds": ours.about["seeds"] - ours.about.get("diverged", 0),
+                    "is_gain": metric not in task.task.judge.lower_is_better,
+                    "lr": ours.about.get("lr"),
                     baseline.strategy: _mean_of(baseline, key),
                     WORDS: words and _mean_of(words, key),
                     **{
@@ -113,8 +117,7 @@ def with_equal_columns(rows: Iterable[Row]) -> list[Row]:
 
 def scores_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns that hold scores."""
-    others = ("task", "metric", "is_share", "lr", f"{OURS}_std")
-    return [name for name in rows[0] if name not in others]
+    return [name for name in rows[0] if name not in ABOUT]
 
 
 def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -142,6 +145,44 @@ def in_percent(row: Row, column: str) -> str:
     unit = 100 if row.get("is_share", True) else 1
     text = f"{unit * value:.1f}"
     return f"{text} ± {unit * deviation:.1f}" if isinstance(deviation, int | float) else text
+
+
+def run_rows(scores: Mapping[str, Sequence[Row]], losses: Mapping[str, float | None]) -> list[Row]:
+    """Return a row for each of several runs: its loss, its scores and what they say together.
+
+    A score has its standard error over seeds, the draws of examples among them. `standardised` is
+    the mean over scores of their distance from the mean of all runs, in deviations between runs.
+
+    Args:
+        scores: the rows of each run's suite.
+        losses: the held-out loss of each run.
+    """
+    rows: list[Row] = []
+    for name, of_run in scores.items():
+        row: Row = {"run": name, "loss": losses[name]}
+        for score in of_run:
+            if score["task"] != AVERAGE:
+                std, column = score[f"{OURS}_std"], f"{score['task']} {score['metric']}"
+                row[column] = score[OURS]
+                row[column + ERROR] = None if std is None else std / math.sqrt(score["seeds"])
+        rows.append(row)
+    gains = {f"{s['task']} {s['metric']}": s["is_gain"] for of in scores.values() for s in of}
+    columns = [
+        name
+        for name in gains
+        if all(row.get(name) is not None for row in rows) and len({row[name] for row in rows}) > 1
+    ]
+    if not columns:
+        return rows
+    shares = np.array([[row[name] for name in columns] for row in rows])
+    errors = np.array([[row[name + ERROR] or 0.0 for name in columns] for row in rows])
+    spread, signs = shares.std(axis=0, ddof=1), [1 if gains[name] else -1 for name in columns]
+    means = (signs * (shares - shares.mean(axis=0)) / spread).mean(axis=1)
+    of_means = np.linalg.norm(errors / spread, axis=1) / len(columns)
+    return [
+        row | {STANDARDISED: float(mean), STANDARDISED + ERROR: float(error)}
+        for row, mean, error in zip(rows, means, of_means, strict=True)
+    ]
 
 
 def _mean(values: Iterable[Any]) -> float | None:

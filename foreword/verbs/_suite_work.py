@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from foreword.disk import atomic, stored
@@ -16,6 +19,7 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
+from foreword.train import log
 from foreword.tuning.fine_tuning import fine_tune
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.open_tuned import open_tuned
@@ -72,7 +76,9 @@ class SuiteRun:
         """
         how = self._how
         table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
-        tuning_task, settings = how.tuning_task(table, task.metrics[0], calibrate=False)
+        tuning_task, settings = how.tuning_task(
+            table, task.metrics[0], calibrate=False, tune=task.tune
+        )
         tuning_task = with_published_head(tuning_task, self.trained)
         rates, chosen_on = how.rates
         if not rates and not how.has_rate:
@@ -211,6 +217,28 @@ class SuiteRun:
             "tasks": self._tasks,
             "notes": [*notes, *self.failures],
         }
+
+
+def heldout_loss(trained: TrainedModel) -> float | None:
+    """Return the last held-out loss that a run logged up to its checkpoint; None without one."""
+    step = trained.folder.name.removeprefix("step-")
+    last = int(step) if step.isdecimal() else None
+    known = [
+        record["loss"]
+        for record in log.read(trained.run)
+        if record["kind"] == "heldout" and (last is None or record["step"] <= last)
+    ]
+    return known[-1] if known else None
+
+
+def write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV, with the columns of all."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = csv.DictWriter(text, names, lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)
+    atomic.write_text(file, text.getvalue())
 
 
 def _skipped_note(content: Mapping[str, Any]) -> list[str]:

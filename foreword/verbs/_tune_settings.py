@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.errors import UserError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from foreword.tuning.tasks._contract import Task
 
 BEST = "best"  # the strategy that chooses
+NOT_GIVEN: Mapping[str, Any] = {"from_scratch": False, "precision": "auto"}
 LONGEST_NAME = 200  # bytes; files add a few of their own, and may have 255
 
 
@@ -36,7 +38,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         seeds: number of seeds; scores are their mean and deviation; default: 3, or 1 with
             strategy best.
         epochs: number of epochs; default: 3, or by the number of labels with strategy best.
-        batch: examples per step.
+        batch: examples per step; default: 16.
         examples: number of training examples, drawn anew for each seed, each label in its
             proportion; default: all.
         lr: peak learning rate; default: by the model's width and the strategy. Of several --lr the
@@ -57,7 +59,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     from_scratch: bool = False
     seeds: Trainings | None = None
     epochs: Count | None = None
-    batch: Count = 16
+    batch: Count | None = None
     examples: Count | None = None
     lr: LearningRate | Sequence[LearningRate] | None = None
     choose: str = "train"
@@ -98,34 +100,43 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         """The name of the strategy."""
         return self.strategy or "full"
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        """The settings of fine-tuning that are arguments; one that is None has its default."""
-        names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision")
-        values = {name: getattr(self, name, None) for name in (*names, "folds")}
-        if self.chosen_strategy != BEST:
+    def _options(self, strategy: str) -> dict[str, Any]:
+        """Return the settings of fine-tuning that are given as arguments."""
+        names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision", "folds")
+        values = {name: getattr(self, name, None) for name in names}
+        if strategy != BEST:
             values["epochs"] = self.epochs
-        elif self.seeds is None:
-            values["seeds"] = 1
-        return {name: value for name, value in values.items() if value is not None}
+        return {n: value for n, value in values.items() if value not in (None, NOT_GIVEN.get(n))}
 
     @property
     def _tune_assignments(self) -> list[str]:
         """The settings of task and strategy."""
         return assignments(self.settings)
 
-    def _tables(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of task and strategy, with `settings` above the arguments."""
-        rates = self._given_rates()
-        name = self.chosen_strategy
-        strategy = {"kind": name} | ({"lr": rates[0]} if len(rates) == 1 else {})
-        if name == BEST and self.epochs is not None:
-            strategy["epochs"] = self.epochs
-        tables = {"task": dict(task), "tune": {"strategy": strategy}}
+    def _tables(
+        self, task: Mapping[str, Any], tune: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """Return the settings of task and strategy: `tune`, the arguments over it, `settings`."""
+        given = tune.get("strategy", {})
+        given = {"kind": given} if isinstance(given, str) else given
+        name = self.strategy or given.get("kind", self.chosen_strategy)
+        strategy = {"kind": name, **(given if given.get("kind", name) == name else {})}
+        if len(rates := self._given_rates()) == 1:
+            strategy["lr"] = rates[0]
+        options = self._options(name)
+        if name == BEST:
+            options = {"seeds": 1, **tune, **options}
+            strategy |= {} if self.epochs is None else {"epochs": self.epochs}
+        tables = {"task": dict(task), "tune": {**tune, **options, "strategy": strategy}}
         return config.assign(tables, self._tune_assignments)
 
     def tuning_task(
-        self, task: Mapping[str, Any], metric: str = "", *, calibrate: bool = True
+        self,
+        task: Mapping[str, Any],
+        metric: str = "",
+        *,
+        calibrate: bool = True,
+        tune: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[Task, TuneSettings]:
         """Return the task, and the settings of fine-tuning.
 
@@ -133,6 +144,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
             task: its kind and settings.
             metric: the score that chooses, unless the settings name one.
             calibrate: whether probabilities are fitted, unless the settings say.
+            tune: settings of fine-tuning that the arguments and `settings` override.
 
         Raises:
             UserError: a setting is unknown, or the task has no such score.
@@ -141,11 +153,11 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         from foreword.tuning.tasks._contract import require_score
 
         kinds.file_of("tuning/strategies", self.chosen_strategy, "--strategy")
-        table = self._tables(task)
+        table = self._tables(task, tune)
         if unknown := sorted(table.keys() - {"task", "tune"}):
             raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
         tuning_task: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
-        tune_table = {"metric": metric, "calibrate": calibrate} | self._options | table["tune"]
+        tune_table = {"metric": metric, "calibrate": calibrate} | table["tune"]
         settings = config.build(TuneSettings, tune_table, "tune")
         try:
             require_score(tuning_task, settings.metric, "tune.metric")
@@ -161,7 +173,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         return {
             "weights": tensor_files.checksum(trained.folder, "weights"),
             "task": table["task"],
-            "tune": self._options | table["tune"],
+            "tune": {"batch": 16, **NOT_GIVEN} | table["tune"],
             "rates": list(rates),
             "chosen_on": chosen_on,
         }

@@ -7,11 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from foreword.disk import atomic
 from foreword.display.progress import progress_of
-from foreword.display.results import Part, Remark, Result, ResultTable, Shown
+from foreword.display.results import Part, Remark, Result, ResultTable, Shown, remarks
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings.ranges import Share
-from foreword.verbs._contract import ARGUMENT, Flag, PathName, Verb
+from foreword.verbs._arguments import distinct_names, paths
+from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
@@ -70,11 +72,69 @@ class SuiteResult(Result):
         return [ResultTable(rows, str(self.content["title"])), *notes, *map(Remark, lines)]
 
 
+@dataclass(frozen=True, repr=False)
+class SuiteComparison(Result):
+    """The scores of several runs on a suite, a row each.
+
+    Attributes:
+        results: those of each run.
+        rows: for each run its held-out loss, each score with its standard error (`_se`), and the
+            mean of the scores, standardised over the runs.
+        table: the file of the rows; None for none.
+    """
+
+    results: tuple[SuiteResult, ...]
+    rows: list[dict[str, Any]]
+    table: Path | None
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command: 2 if every seed of a run's task diverged."""
+        return max(result.status for result in self.results)
+
+    def data(self) -> dict[str, Any]:
+        """Return the rows, and the files of each run's scores."""
+        files = {name: str(one.evaluation) for name, one in self._named()}
+        return {"rows": self.rows, "evaluations": files}
+
+    def _named(self) -> list[tuple[str, SuiteResult]]:
+        return [(row["run"], one) for row, one in zip(self.rows, self.results, strict=True)]
+
+    def tables(self) -> Sequence[Part]:
+        """Return the table, what was noted of the runs, and the files."""
+        from foreword.tuning.suite_table import ERROR
+
+        columns = [name for name in self.rows[0] if not name.endswith(ERROR)]
+        rows = [
+            {
+                name: _cell(row[name], row.get(name + ERROR)) if name != "run" else row[name]
+                for name in columns
+            }
+            for row in self.rows
+        ]
+        notes = dict.fromkeys(note for one in self.results for note in one.notes)
+        saved = [] if self.table is None else [f"table: {self.table}"]
+        lines = [
+            "± the standard error over seeds, which draw other examples where the suite has some "
+            "drawn; standardised: the mean of the scores, each in deviations between these runs",
+            *saved,
+            *(f"scores of {name}: {one.evaluation}" for name, one in self._named()),
+        ]
+        return [ResultTable(rows), *remarks(notes), *map(Remark, lines)]
+
+
+def _cell(value: float | None, error: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+
 @dataclass(frozen=True)
-class TuneSuite(FineTunes, Verb[SuiteResult]):
+class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
     """Fine-tune a pretrained model on each task of a suite, such as GLUE, and tabulate the scores.
 
         foreword.tune_suite("runs/books", "glue", "GLUE/")
+        foreword.tune_suite(["runs/a", "runs/b"], "early", "data/").rows
 
     Each task whose files are in --data is fine-tuned on and scored as its paper does: glue reads
     the original files of GLUE. The learning rate is the strategy's times one of the suite's
@@ -83,27 +143,54 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
     scores beside the model's; files without labels get predictions to submit, in --out/submission.
     Killed at any moment, the same call continues with what is not done.
 
+    Suite early tells pretrainings apart in a minute or two each on one core, where their losses do
+    not: parts of speech, entities and two classifications, from the states of the frozen model.
+    Several runs are shown in one table, a row each, with their held-out losses.
+
     Attributes:
-        run: a run folder, one of its checkpoints/step-*, or a tuned model.
-        suite: its name (glue), or a .toml file.
+        run: run folders, checkpoints/step-* in them, or tuned models.
+        suite: its name (glue, early), or a .toml file.
         data: folder of its files, or of some of them.
         tasks: its tasks to run, CoLA,RTE; default: all there are.
         bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
             more are refused; default: 0.01.
         lr: peak learning rate; default: the strategy's, times each of the suite's rate_factors. Of
             several --lr the best is chosen.
+        table: file for a row for each run, .csv: its loss, and each score with its standard error.
         name: name of the results; default: the suite's.
         out: folder for the tuned models and predictions; default: RUN/tuned/NAME.
     """
 
-    run: Annotated[PathName, ARGUMENT]
+    run: Annotated[Paths, Flag(is_argument=True, metavar="RUN...")]
     suite: Annotated[PathName, ARGUMENT]
     data: PathName
     _: KW_ONLY
     tasks: Annotated[str | Sequence[str], Flag(takes=str)] = ()
     bad_rows: Share | None = None
+    table: PathName | None = None
 
-    def __call__(self) -> SuiteResult:
+    def __call__(self) -> SuiteResult | SuiteComparison:
+        from foreword.tuning.suite_table import run_rows
+        from foreword.verbs._suite_work import heldout_loss, write_csv
+
+        folders = list(dict.fromkeys(map(Path, paths(self.run))))
+        if self.out is not None and len(folders) > 1:
+            raise UserError("--out: is for one run; the models of several are in RUN/tuned")
+        if self.table is not None:
+            atomic.require_writable(Path(self.table), is_folder=False, remedy=atomic.OTHER_OUT)
+        names = distinct_names(folders)
+        trained = map(self.opened, folders)
+        losses = dict(zip(names, map(heldout_loss, trained), strict=True))
+        results = tuple(self._result(folder) for folder in folders)
+        rows = run_rows({n: one.rows for n, one in zip(names, results, strict=True)}, losses)
+        if self.table is not None:
+            write_csv(Path(self.table), rows)
+        if len(results) == 1:
+            return results[0]
+        return SuiteComparison(results, rows, None if self.table is None else Path(self.table))
+
+    def _result(self, run: Path) -> SuiteResult:
+        """Fine-tune one model on each task."""
         from foreword.process import allocator
         from foreword.runs.stages import Prefixed
         from foreword.runs.tracking import trackers_of
@@ -121,7 +208,7 @@ class TuneSuite(FineTunes, Verb[SuiteResult]):
 
         # Open the model. All examples are read first, so that a broken file stops nothing half-way,
         # and those of a task again when it is its turn, so that memory holds the examples of one.
-        trained = self.opened(self.run)
+        trained = self.opened(run)
         suite_run = SuiteRun(trained, suite, self, name, missing, self.bad_rows)
         with allocator.returning_freed():
             for task, files in present:

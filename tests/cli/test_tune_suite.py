@@ -86,6 +86,36 @@ def test_a_suite_gives_one_table_and_the_files_of_a_submission(
     assert "BERT-base (test)" in page
 
 
+def test_several_runs_are_tuned_as_the_suite_says_and_stand_in_one_table(
+    tmp_path: Path, glue: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    runs = [str(make_run(tmp_path / name, layers=n)) for n, name in enumerate("ab", 1)]
+    log = '{"kind": "heldout", "step": %d, "loss": %g}\n'
+    (tmp_path / "a" / "metrics.jsonl").write_text(log % (1, 4.5) + log % (2, 4.0))
+    suite = tmp_path / "few.toml"
+    tune = '{ strategy = { kind = "frozen", lr = 2e-3 }, examples = 20, seeds = 2, epochs = 1 }'
+    suite.write_text(
+        "[[tasks]]\n"
+        'name = "RTE"\nmetrics = ["accuracy"]\n'
+        'columns = [{ text = "sentence1", pair = "sentence2" }]\n'
+        'layouts = [{ train = ["RTE/train"], dev = [{ files = ["RTE/dev"] }] }]\n'
+        f"tune = {tune}\n"
+    )
+    words = ["tune-suite", *runs, str(suite), "--data", str(glue), "--device", "cpu"]
+    assert run([*words, "--seeds", "3", "--table", str(tmp_path / "t.csv"), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["run"], row["loss"]) for row in rows] == [("a", 4.5), ("b", None)]
+    assert rows[0]["standardised"] == pytest.approx(-rows[1]["standardised"])
+    head, *lines = (tmp_path / "t.csv").read_text().splitlines()
+    assert head == "run,loss,RTE accuracy,RTE accuracy_se,standardised,standardised_se"
+    assert [line.split(",")[0] for line in lines] == ["a", "b"]
+    content = json.loads((tmp_path / "b/evaluations/few/RTE.json").read_text())
+    used = {name: content["settings"][name] for name in ("examples", "seeds", "epochs", "batch")}
+    assert used == {"examples": 20, "seeds": 3, "epochs": 1, "batch": 16}, "seeds are the call's"
+    assert content["settings"]["strategy"] == {"kind": "frozen", "lr": 2e-3}
+    assert "--out: is for one run" in refused(*words, "--out", str(tmp_path / "out"))
+
+
 @pytest.mark.full
 def test_a_suite_that_was_killed_continues_with_what_is_not_done(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
@@ -299,6 +329,6 @@ def test_every_family_can_do_a_suite(
 
 def test_the_suites_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["show", "suites", "--json"]) == 0
-    glue = json.loads(capsys.readouterr().out)[0]
-    assert glue["suite"] == "glue"
+    early, glue, *_ = json.loads(capsys.readouterr().out)
+    assert (early["suite"], glue["suite"]) == ("early", "glue")
     assert "CoLA (matthews)" in glue["tasks"]

@@ -23,7 +23,13 @@ from foreword.tuning.suite import (
     load_suite,
 )
 from foreword.tuning.suite_files import read_examples, read_unlabelled
-from foreword.tuning.suite_table import cells_in_percent, in_percent, score_rows, with_average
+from foreword.tuning.suite_table import (
+    cells_in_percent,
+    in_percent,
+    run_rows,
+    score_rows,
+    with_average,
+)
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tasks.regress import Regress
@@ -205,6 +211,8 @@ def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
         ({"tasks": [{"name": "a", "metrics": ["f1"], "range": [1.0]}]}, "range: must be the least"),
         ({"tasks": [{"name": "a", "metrics": ["f1"]}] * 2}, "tasks: two are called 'a'"),
         ({"rate_factors": [0.0]}, "rate_factors"),
+        ({"tasks": [{"name": "a", "metrics": ["f1"], "tune": {"sed": 1}}]}, "tune.sed: no such"),
+        ({"tasks": [{"name": "a", "metrics": ["f1"], "tune": 1}]}, "tune: must be a table"),
     ],
 )
 def test_mistakes_in_a_suite_are_named(change: dict[str, Any], message: str) -> None:
@@ -214,6 +222,26 @@ def test_mistakes_in_a_suite_are_named(change: dict[str, Any], message: str) -> 
         tasks = [task | {"layouts": layouts} for task in tasks]
     with pytest.raises(UserError, match=message):
         config.build(TuningSuite, change | {"tasks": tasks})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "label"),
+    [
+        ("ewt/train.conllu", "1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n\n", "NOUN"),
+        ("wnut17/train.conll", "Ann\tB-person\n\n", "B-person"),
+    ],
+)
+def test_a_task_reads_the_formats_and_columns_of_its_kind(
+    file: str, text: str, label: str, tmp_path: Path
+) -> None:
+    for name in (file, file.replace("train", "dev")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (task,) = (one for one in load_suite("early").tasks if one.name.lower() in file)
+    files = find_files(task, tmp_path)
+    assert isinstance(files, FoundFiles)
+    (example,), _, _ = read_examples(task, files.train)
+    assert example.label == label
 
 
 def test_tasks_are_chosen_by_name_in_any_case() -> None:
@@ -284,6 +312,31 @@ def test_an_undefined_score_is_a_dash_and_so_is_the_average(undefined: Any) -> N
     table = with_average(rows, {"STS-B": ["STS-B"], "RTE": ["RTE"]})
     shown = [in_percent(row, "this model") for row in table]
     assert shown == ["–", "50.0", "60.0", "–"]
+
+
+def test_runs_stand_in_rows_with_standard_errors_and_a_mean_of_standardised_scores() -> None:
+    def of(accuracy: float, rmse: float | None) -> list[dict[str, Any]]:
+        about = {"this model_std": 0.02, "seeds": 4}
+        return [
+            {"task": "A", "metric": "accuracy", "this model": accuracy, "is_gain": True, **about},
+            {"task": "B", "metric": "rmse", "this model": rmse, "is_gain": False, **about},
+            {"task": "average", "metric": "", "this model": 0.1, "is_gain": None},
+        ]
+
+    rows = run_rows({"x": of(0.6, 0.5), "y": of(0.8, 0.3)}, {"x": 4.1, "y": None})
+    assert [(row["run"], row["loss"], row["A accuracy"]) for row in rows] == [
+        ("x", 4.1, 0.6),
+        ("y", None, 0.8),
+    ]
+    assert rows[0]["A accuracy_se"] == pytest.approx(0.01)
+    # Each score is 1 / sqrt(2) deviations from the mean of both, of 0.2 / sqrt(2) between them.
+    assert [row["standardised"] for row in rows] == pytest.approx([-(0.5**0.5), 0.5**0.5])
+    error = 0.01 / (0.2 / 2**0.5)
+    assert rows[0]["standardised_se"] == pytest.approx(error * 2**0.5 / 2)
+    # A score that one lacks is not in the mean; one run has none.
+    rows = run_rows({"x": of(0.6, None), "y": of(0.8, 0.3)}, {"x": 4.1, "y": 4.0})
+    assert rows[0]["standardised"] == pytest.approx(-(0.5**0.5))
+    assert "standardised" not in run_rows({"x": of(0.6, 0.5)}, {"x": 4.1})[0]
 
 
 @pytest.mark.parametrize("scores", [3, {"RTE": 66.4}, {"RTE": {"accuracy": "66.4"}}])
