@@ -5,15 +5,23 @@ from __future__ import annotations
 import copy
 import threading
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 from torch import nn
 
 from foreword.errors import UserError
 from foreword.runs.recipe import load_recipe
 from foreword.train.optimizers import muon
 from foreword.train.optimizers.adamw import AdamW
-from foreword.train.optimizers.muon import Muon, hidden_matrices, orthogonalise
+from foreword.train.optimizers.muon import (
+    Muon,
+    best_on,
+    hidden_matrices,
+    orthogonalise,
+    orthogonalise_together,
+)
 from tests.tiny import build
 
 
@@ -69,6 +77,64 @@ def test_orthogonal_matrices_have_the_directions_of_the_singular_vectors(
     inside = torch.diag(u.T @ orthogonalise(matrix, 5) @ v.T)
     assert torch.allclose(u @ torch.diag(inside) @ v, orthogonalise(matrix, 5))
     assert ((inside > 0.6) & (inside < 1.25))[s > 0.05 * s.norm()].all()
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (8, 24), (16, 16)])
+@pytest.mark.parametrize(("iterations", "least"), [(3, 0.01), (4, 0.0025), (5, 0.0006)])
+def test_minimax_polynomials_are_near_the_polar_factor(
+    shape: tuple[int, int], iterations: int, least: float
+) -> None:
+    """From singular values of `least` of the first scale, as by torch's decomposition."""
+    matrices = torch.randn((2, *shape), generator=torch.Generator().manual_seed(1)).double()
+    u, s, v = torch.linalg.svd(matrices, full_matrices=False)
+    found = orthogonalise_together(matrices, iterations)
+    inside = torch.diagonal(u.mT @ found @ v.mT, dim1=1, dim2=2)
+    assert torch.allclose(u * inside[:, None] @ v, found)
+    is_reached = s > least * s.pow(4).sum(1, keepdim=True) ** 0.25
+    assert ((inside - 1).abs() < 0.3001)[is_reached].all() and (inside > 0).all()
+    one = orthogonalise_together(matrices[:1] * 1e-6, iterations)
+    assert torch.allclose(one, found[:1])
+    low = orthogonalise_together(matrices.bfloat16(), iterations).double()
+    assert (torch.linalg.svdvals(low) < 1.35).all()
+
+
+@pytest.mark.parametrize("low", [0.003, 0.1, 0.6])
+def test_each_polynomial_is_the_best_of_its_degree(low: float) -> None:
+    """The least of the greatest errors on many points, as a linear programme."""
+    x = np.geomspace(low, 1, 2000)
+    terms = np.stack([x, x**3, x**5], axis=1)
+    bound = -np.ones((len(x), 1))
+    found = linprog(
+        [0, 0, 0, 1],
+        np.block([[terms, bound], [-terms, bound]]),
+        np.concatenate([np.ones(len(x)), -np.ones(len(x))]),
+        bounds=[(None, None)] * 3 + [(0, None)],
+    )
+    polynomial, error = best_on(low)
+    assert error == pytest.approx(found.x[3], rel=1e-3)
+    assert polynomial == pytest.approx(found.x[:3], rel=1e-2)
+
+
+def test_matrices_of_one_shape_move_together_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, counts = muon.orthogonalise_together, []
+
+    def noted(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
+        counts.append(matrices.shape[:-2].numel())
+        return together(matrices, iterations)
+
+    monkeypatch.setattr(muon, "orthogonalise_together", noted)
+    models = [build(load_recipe("modern_decoder_tiny")) for _ in range(2)]
+    for model, is_batched in zip(models, (False, True), strict=True):
+        monkeypatch.setattr(muon, "BATCHED_ON", "cpu" if is_batched else "cuda")
+        optimizer = Muon(lr=0.02, polynomials="minimax", iterations=3).build(
+            model, {hidden_matrices(model)[0]: 0.5}
+        )
+        for parameter in model.parameters():
+            parameter.grad = torch.sin(torch.arange(parameter.numel())).view_as(parameter)
+        optimizer.step()
+    assert counts[:10] == [1] * 10 and sorted(counts[10:]) == [2, 2, 2, 4]
+    for p, q in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q, atol=1e-3, rtol=0.0)
 
 
 @pytest.mark.parametrize(("has_bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
