@@ -1,4 +1,4 @@
-"""The documents of all epochs in one endless stream, shuffled anew in each epoch."""
+"""The documents of all epochs in one endless stream, in the same order or shuffled in each."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class EndlessStream:
     Args:
         stream: the text.
         seed: seed of the orders.
+        shuffles: whether later epochs are in random orders; else all are in that of the first.
     """
 
-    def __init__(self, stream: DocumentStream, seed: int) -> None:
-        self._stream = stream
+    def __init__(self, stream: DocumentStream, seed: int, *, shuffles: bool = True) -> None:
+        self._stream, self._shuffles = stream, shuffles
         self._seed = mix(np.array([seed]).astype(np.uint64) ^ np.uint64(0xD0C))
         self._orders: dict[int, _Order] = {}
 
@@ -67,7 +68,7 @@ class EndlessStream:
         parts = []
         for epoch in np.unique(epochs[ends > begins]):
             which = np.flatnonzero((epochs == epoch) & (ends > begins))
-            order = self._order(int(epoch))
+            order = self._order(int(epoch) if self._shuffles else 0)
             low = np.searchsorted(order.begins, begins[which], side="right") - 1
             high = np.searchsorted(order.begins, ends[which], side="left")
             units, span = ranges(low, high - low)
@@ -84,7 +85,8 @@ class EndlessStream:
         order = self._orders.get(epoch)
         if order is None:
             starts = self._stream.bounds
-            starts = np.append(starts[: -1 : max(1, -(-len(starts) // UNITS))], starts[-1])
+            per_unit = max(1, -(-len(starts) // UNITS)) if self._shuffles else len(starts)
+            starts = np.append(starts[:-1:per_unit], starts[-1])
             sizes, units = np.diff(starts), np.arange(len(starts) - 1)
             if epoch:
                 key = int(mix(self._seed + np.uint64(epoch))[0])

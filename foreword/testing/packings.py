@@ -155,6 +155,17 @@ def check_text_that_is_read_once_ends_in_padding(packing: Packing) -> None:
         assert not missing, f"{len(missing)} tokens of the text are not shown"
 
 
+def check_epochs_show_every_token(packing: Packing) -> None:
+    """Check that four epochs show every token four times, or three where epochs overlap rows."""
+    packing = _with_length(packing, LENGTH)
+    with TemporaryDirectory() as folder:
+        packed = _open(packing, folder)
+        ids = packed.rows(np.arange(4 * packed.rows_per_epoch)).ids
+        times = np.bincount(ids.ravel(), minlength=vocab().size)
+        shown = times[Shards.open(Path(folder) / "train").tokens]
+        assert shown.min() >= 3, f"a token is shown {shown.min()} times in four epochs"
+
+
 PACKING_CHECKS: tuple[Callable[[Packing], None], ...] = (
     check_rows_do_not_depend_on_the_grouping,
     check_shapes_and_ranges,
@@ -162,4 +173,5 @@ PACKING_CHECKS: tuple[Callable[[Packing], None], ...] = (
     check_too_little_text_is_refused,
     check_tokens_of_another_tokenizer_are_refused,
     check_text_that_is_read_once_ends_in_padding,
+    check_epochs_show_every_token,
 )

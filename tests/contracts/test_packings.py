@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,16 +17,47 @@ from foreword.data.rng import RowRng
 from foreword.layouts.decoder import Decoder
 from foreword.objectives.causal import Causal
 from foreword.settings import kinds
-from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS
+from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS, corpus, vocab
 from tests.data.packing import corpora
 
-KINDS = kinds.names("data/packing")
+
+def packings() -> dict[str, Any]:
+    """Return every packing, in every way in which it can be shuffled."""
+    found: dict[str, Any] = {}
+    for kind in kinds.names("data/packing"):
+        packing = kinds.load("data/packing", kind)()
+        ways = get_args(get_type_hints(type(packing)).get("shuffle"))
+        found |= {f"{kind}-{way}": replace(packing, shuffle=way) for way in ways} or {kind: packing}
+    return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+PACKINGS = packings()
+each_packing = pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
+
+
+@each_packing
 @pytest.mark.parametrize("check", PACKING_CHECKS, ids=lambda check: check.__name__)
-def test_every_packing_keeps_the_contract(check: Callable[[Packing], None], kind: str) -> None:
-    check(kinds.load("data/packing", kind)())
+def test_every_packing_keeps_the_contract(
+    check: Callable[[Packing], None], packing: Packing
+) -> None:
+    check(packing)
+
+
+@each_packing
+def test_rows_have_other_neighbours_in_each_epoch_unless_only_they_are_shuffled(
+    tmp_path: Path, packing: Any
+) -> None:
+    packed = replace(packing, length=32).open(corpus(tmp_path, packing), vocab(), 1, 4)
+    numbers = np.arange(packed.rows_per_epoch)
+    first, *later = (
+        set(map(tuple, packed.rows(epoch * len(numbers) + numbers).ids.tolist()))
+        for epoch in range(3)
+    )
+    for rows in later:
+        if getattr(packing, "shuffle", "documents") == "documents":
+            assert len(rows & first) < len(first) / 2
+        elif packing.shuffle == "rows":
+            assert rows == first
 
 
 @pytest.mark.parametrize("batch", [1, 3, 4])

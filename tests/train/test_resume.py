@@ -15,7 +15,7 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.attentions.dense import Dense
 from foreword.process import signals
-from foreword.settings import kinds
+from foreword.settings import config, kinds
 from foreword.train import checkpoint, log
 from tests.train import runs
 
@@ -54,6 +54,23 @@ def require_equal(run: Path, whole: Path, steps: int) -> None:
     for kind in ("train", "heldout"):
         assert runs.logged(run, kind) == runs.logged(whole, kind)
     assert [record["step"] for record in runs.logged(run, "train")] == [*range(1, steps + 1)]
+
+
+@pytest.mark.parametrize(
+    ("family", "shuffle"), [("decoder", "rows"), ("decoder", "documents"), ("lstm", "documents")]
+)
+def test_a_run_resumed_in_a_later_epoch_equals_an_uninterrupted_one(
+    family: str, shuffle: str, tmp_path: Path
+) -> None:
+    table = config.merge(runs.table(family), {"packing": {"length": 16, "shuffle": shuffle}})
+    made, text = runs.build(table), runs.write_text(tmp_path / "text", files=1)
+    whole = runs.whole(made, text, tmp_path / "whole")
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(run, 8)
+    epochs = checkpoint.read_state(checkpoint.newest(run))["spent"]["epochs"]
+    assert 1 < epochs < 2
+    assert runs.train_run(run)
+    require_equal(run, whole, 12)
 
 
 @pytest.mark.full

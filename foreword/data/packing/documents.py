@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,7 +23,8 @@ class Documents(Packing):
     The documents form one endless stream: first in their order, then in a new random order in each
     epoch. Epoch follows epoch without a gap, so nothing is lost or padded, and cuts and neighbours
     are others each time. Row r of the stream is its tokens from r * length on; training sees the
-    rows of an epoch in a random order.
+    rows of an epoch in a random order. With `shuffle = "rows"` it sees those of the first epoch
+    again, only in another order; the last one is padded.
 
         documents  7 8 9 | 4 | 5 6          length 4, after </s> (2)
         ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  5  6  2] ...
@@ -39,12 +41,15 @@ class Documents(Packing):
         eos: the special token after each document, "" for none.
         document_mask: whether documents of a row do not attend to each other; else a row is one
             text, as in GPT-2 and RoBERTa (FULL-SENTENCES).
+        shuffle: what comes in a new order in each epoch: the `documents`, which are then cut
+            anew, or only the `rows`, whose documents and cuts stay.
     """
 
     length: Count = 128
     bos: str = ""
     eos: str = "</s>"
     document_mask: bool = True
+    shuffle: Literal["documents", "rows"] = "documents"
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
@@ -56,7 +61,9 @@ class Documents(Packing):
         """
         del batch  # a row does not depend on it
         stream = DocumentStream(shards, vocab, self.bos, self.eos)
-        return PackedDocuments(self, stream, seed, vocab.special.get("[PAD]", 0) if once else None)
+        is_cut_once = once or self.shuffle == "rows"
+        padding = vocab.special.get("[PAD]", 0) if is_cut_once else None
+        return PackedDocuments(self, stream, seed, padding)
 
 
 class PackedDocuments(Packed):
@@ -66,7 +73,7 @@ class PackedDocuments(Packed):
         settings: the packing.
         stream: the documents.
         seed: seed of the order of rows.
-        padding: fills the last row of text that is read once; None for text read repeatedly.
+        padding: fills the last row of text that is cut once; None if each epoch is cut anew.
     """
 
     def __init__(
@@ -74,7 +81,8 @@ class PackedDocuments(Packed):
     ) -> None:
         stream.require_tokens(settings.length, "a row")
         self._settings = settings
-        self._stream, self._endless = stream, EndlessStream(stream, seed)
+        self._stream = stream
+        self._endless = EndlessStream(stream, seed, shuffles=padding is None)
         self._seed = seed
         self._padding = padding
         self.tokens_per_epoch = len(stream)
@@ -123,7 +131,10 @@ class PackedDocuments(Packed):
         return np.where(has_next, ids, -1)
 
     def _order(self, numbers: Array) -> Array:
-        """Return the row of the endless stream for each number in the order of training."""
+        """Return the row of the endless stream for each number in the order of training.
+
+        Text that is cut once has the rows of the first epoch alone.
+        """
         per_epoch = self.rows_per_epoch
         epochs, rows = np.divmod(numbers, per_epoch)
         seed = mix(np.array([self._seed]).astype(np.uint64))
@@ -131,4 +142,4 @@ class PackedDocuments(Packed):
             is_in = epochs == epoch
             key = int(mix(seed + np.uint64(epoch))[0])
             rows[is_in] = permute(rows[is_in], per_epoch, key)
-        return epochs * per_epoch + rows
+        return rows if self._padding is not None else epochs * per_epoch + rows

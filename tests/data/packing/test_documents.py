@@ -168,6 +168,19 @@ def test_the_order_depends_on_epoch_and_seed(tmp_path: Path) -> None:
     assert tuple(range(10, 690, 17)) not in orders
 
 
+def test_rows_that_are_cut_once_show_every_token_once_in_each_epoch(tmp_path: Path) -> None:
+    packing = Documents(17, eos="", shuffle="rows")
+    packed = packing.open(corpora.shards(tmp_path, [50, 0, 100, 20, 3]), corpora.vocab(), 9, 4)
+    assert (packed.rows_per_epoch, packed.tokens_per_epoch) == (11, 173)
+    epochs = [packed.rows(epoch * 11 + np.arange(11)) for epoch in range(3)]
+    for rows in epochs:
+        assert sorted(rows.ids[rows.documents >= 0].tolist()) == list(range(10, 183))
+        assert (rows.documents < 0).sum() == 14
+    firsts = [rows.ids[:, 0].tolist() for rows in epochs]
+    assert sorted(firsts[0]) == sorted(firsts[1]) == sorted(firsts[2])
+    assert firsts[0] != firsts[1] != firsts[2]
+
+
 def test_without_document_mask_a_row_is_one_document(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, LENGTHS)
     apart = Documents(16).open(shards, corpora.vocab(), 1, 4).rows(np.arange(20))

@@ -31,6 +31,31 @@ def test_streams_are_contiguous_and_wrap(tmp_path: Path) -> None:
         )
 
 
+def test_streams_go_on_with_the_documents_in_another_order(tmp_path: Path) -> None:
+    lengths = [40, 0, 25, 33, 7, 19, 3, 30]
+    shards = corpora.shards(tmp_path, lengths)
+    packed = Stream(8, shuffle="documents").open(shards, corpora.vocab(), 1, 3)
+    size, epochs, steps = 165 // 3, 4, 28  # tokens of a stream in an epoch
+    assert packed.tokens_per_epoch == 3 * size
+    rows = packed.rows(np.arange(3 * steps))
+    streams = [rows.ids[stream::3].ravel() for stream in range(3)]
+    for stream, read in enumerate(streams):
+        following = rows.require(NextToken).ids[stream::3]
+        assert following[:-1].tolist() == read[8::8].tolist()
+    # An epoch is the documents, whole, one stream's part after the other.
+    ends = np.cumsum(lengths) + 9
+    orders = set()
+    for epoch in range(epochs):
+        text = np.concatenate([read[epoch * size : (epoch + 1) * size] for read in streams])
+        assert sorted(text[text >= 10].tolist()) == list(range(10, 167))
+        assert (text == 6).sum() == len(lengths)
+        is_end = np.isin(text, ends)
+        assert (text[1:][is_end[:-1]] == 6).all()
+        assert (text[1:] == text[:-1] + 1)[(text[:-1] >= 10) & ~is_end[:-1]].all()
+        orders.add(tuple(text.tolist()))
+    assert len(orders) == epochs
+
+
 def test_streams_of_unequal_sizes_show_every_token(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [101])
     packed = Stream(4, eos="").open(shards, corpora.vocab(), 1, 3)
