@@ -253,6 +253,8 @@ def test_assignments_override_a_recipe() -> None:
             ["model.two_streams=false"],
             "'two_streams' requires model.two_streams=true",
         ),
+        ("bert_tiny", ["model.bigrams=9"], "model.bigrams: requires a decoder"),
+        ("transformer_xl_tiny", ["model.bigrams=9"], "model.bigrams: requires a decoder"),
         ("bert_tiny", ["model.two_streams=true"], "'two_streams' requires model.two_streams=true"),
         ("linformer_tiny", ["packing.length=64"], r"exactly 128; set model\.attention\.length=64"),
         ("bert_tiny", ["layout.kind=two_streams"], "'two_streams' requires model.two_streams=true"),

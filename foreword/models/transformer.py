@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.nn.bias_table import BiasTable
+from foreword.nn.cache import GrowingCache, LayerCache, token_layer
 from foreword.nn.model import Backbone, MemoryBackbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
@@ -27,6 +28,8 @@ class Transformer(StackSettings):
             position schemes can rely on it (`t5_bias`, `relative`, `shaw`).
         memory: positions of the row before, in each layer, that a row attends to; it requires
             packing `stream` and positions relative to the query.
+        bigrams: rows of a table whose vectors are added to the embeddings, one for each pair of a
+            token and the one before it, by a hash; 0 for none. It requires `assumes_causal_mask`.
         two_streams: add an initial vector for the query stream of layout `two_streams` (XLNet).
 
     Reference: Vaswani et al. 2017; Devlin et al. 2019; Radford et al. 2018; Dai et al. 2019; Yang
@@ -36,12 +39,17 @@ class Transformer(StackSettings):
     assumes_causal_mask: bool = False
     memory: CountOrZero = 0
     two_streams: bool = False
+    bigrams: CountOrZero = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("memory", "two_streams"):
             if getattr(self, name) and not self.attention.is_dense:
                 raise ValueError(f"{name}: requires attention 'dense'")
+        if self.bigrams and (self.memory or not self.assumes_causal_mask):
+            raise ValueError(
+                "bigrams: requires a decoder, assumes_causal_mask=true, without a memory"
+            )
         if self.memory and self.position.is_absolute:
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
@@ -65,7 +73,7 @@ class TransformerBackbone(MemoryBackbone):
     def __init__(self, settings: Transformer, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = settings.build_embedding(vocab)
+        self.embedding = settings.build_embedding(vocab, bigrams=settings.bigrams)
         self.stack = Stack(
             settings,
             settings.layers,
@@ -84,7 +92,7 @@ class TransformerBackbone(MemoryBackbone):
         return self._run(batch, cache, keeps_layers=True)
 
     def _run(self, batch: Batch, cache: Any, *, keeps_layers: bool) -> Hidden:
-        x = self.embedding(batch, self.stack.position)
+        x = self.embedding(batch, self.stack.position, before=self._last_tokens(cache))
         queries, read = batch.part(Queries), batch.part(ReadPositions)
         query_stream = None if queries is None else self._query_stream(batch, queries)
         output = self.stack(
@@ -99,7 +107,18 @@ class TransformerBackbone(MemoryBackbone):
         )
         states = output.states if output.query_stream is None else output.query_stream
         memory = output.memory if self.stack.memory_length else None
-        return Hidden(states, output.cache, memory, output.layers)
+        new_cache = output.cache
+        if self.embedding.bigrams is not None:
+            new_cache = [*new_cache, _with_tokens(cache, batch.ids)]
+        return Hidden(states, new_cache, memory, output.layers)
+
+    def _last_tokens(self, cache: list[LayerCache] | GrowingCache | None) -> Tensor | None:
+        """Return the tokens before a batch, (batch,), for pairs; the cache has them at its end."""
+        if cache is None or self.embedding.bigrams is None:
+            return None
+        if isinstance(cache, GrowingCache):
+            return cache.last_tokens()
+        return cache[-1][0][0][:, 0, -1, 0]
 
     def layer_modules(self) -> list[nn.Module]:
         return self.stack.layer_modules()
@@ -124,3 +143,11 @@ class TransformerBackbone(MemoryBackbone):
         vectors = self.unread(torch.zeros_like(at))
         x = self.embedding(predicted, self.stack.position, vectors)
         return QueryStream(x, at, queries.mask)
+
+
+def _with_tokens(cache: list[LayerCache] | GrowingCache | None, ids: Tensor) -> LayerCache:
+    """Return the layer of a cache that holds the tokens, with new ones, (batch, length)."""
+    new = token_layer(ids)
+    if isinstance(cache, GrowingCache):
+        return cache[-1].append(*new[0]), None
+    return token_layer(torch.cat([cache[-1][0][0][:, 0, :, 0], ids], 1)) if cache else new

@@ -139,6 +139,18 @@ class Block(nn.Module):
         return x if self.is_pre else norm(x)
 
 
+class EmbeddingShortcut(nn.Module):
+    """The input of a block: a learned mix of the states below it and of the embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, 0.0]))
+
+    def forward(self, x: Tensor, embedded: Tensor) -> Tensor:
+        """Return the mix of two tensors of one shape, (batch, length, d_model)."""
+        return self.weight[0] * x + self.weight[1] * embedded
+
+
 def _detached(cache: Cache) -> Cache:
     return cache[0].detach(), cache[1].detach()
 

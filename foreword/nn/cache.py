@@ -29,6 +29,12 @@ def select(cache: CacheT, rows: Tensor | slice) -> CacheT:
     return cast(CacheT, _select(cache, rows))
 
 
+def token_layer(ids: Tensor) -> LayerCache:
+    """Return tokens, (batch, length), as a layer of a cache: the next call knows the last ones."""
+    tokens = ids[:, None, :, None]
+    return (tokens, tokens), None
+
+
 def _select(cache: Any, rows: Tensor | slice) -> Any:
     if isinstance(cache, Tensor):
         return cache[rows]
@@ -74,6 +80,11 @@ class GrowingCache:
         source = self._layers[0].source
         return 0 if source is None else source[0].shape[2]
 
+    def last_tokens(self) -> Tensor:
+        """Return the last token of each row, (rows,), where the last layer is of `token_layer`."""
+        tokens = self._layers[-1].keys[:, 0, :, 0]
+        return tokens.gather(1, torch.from_numpy(self.lengths[:, None] - 1).to(tokens.device))[:, 0]
+
     def begin(self, count: int, device: torch.device) -> tuple[Tensor, int]:
         """Prepare for `count` more tokens of each row, and return where they and all keys are.
 
@@ -118,6 +129,11 @@ class GrowingLayer:
             keys, values = (torch.cat(some) for some in zip(*sources, strict=True))
             self.source = keys, values
         self._positions, self._end = torch.empty(0), 0
+
+    @property
+    def keys(self) -> Tensor:
+        """The keys, with room for more, (rows, heads, positions, d_head)."""
+        return self._both[0]
 
     def begin(self, positions: Tensor, end: int) -> None:
         """Make room for tokens at these positions, before `end`."""

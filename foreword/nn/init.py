@@ -15,7 +15,9 @@ from torch.overrides import TorchFunctionMode
 from foreword.errors import UserError
 from foreword.nn.attention import Attention
 from foreword.nn.attention_prefix import AttentionPrefix
+from foreword.nn.block import EmbeddingShortcut
 from foreword.nn.characters import Highway
+from foreword.nn.embedding import Bigrams
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, ModelSettings, neural
@@ -26,6 +28,7 @@ from foreword.nn.sharded import set_values
 # Modules whose parameters `initialise` sets; others set theirs as they are built.
 INITIALISED = (
     nn.Linear, nn.Conv1d, nn.Embedding, nn.RNNBase, LayerNorm, RMSNorm, TokenHead, AttentionPrefix,
+    Bigrams, EmbeddingShortcut,
 )  # fmt: skip
 
 
@@ -103,7 +106,8 @@ def initialise(model: Model, seed: int) -> None:
     their input), biases 0. None begins orthogonal, and no forget gate begins open.
 
     A prefix of attention, under every scheme but `uniform`: keys and values with deviation 1. Its
-    gates are 0 under every scheme.
+    gates are 0 under every scheme, as are the embeddings of pairs; shortcuts from the embedding
+    begin with weights of 1 and 0.
 
     Numbers are drawn for one whole parameter after another, of which a sharded one keeps its rows:
     the weights are the same on any number of processes.
@@ -123,6 +127,10 @@ def initialise(model: Model, seed: int) -> None:
         for module in model.modules():
             if isinstance(module, AttentionPrefix):
                 module.gate.zero_()  # closed, so that at first the prefix adds nothing
+            elif isinstance(module, Bigrams):
+                module.weight.zero_()
+            elif isinstance(module, EmbeddingShortcut):
+                set_values(module.weight, torch.tensor([1.0, 0.0]))
 
 
 def embedding_std(settings: ModelSettings) -> float:

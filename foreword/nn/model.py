@@ -193,7 +193,12 @@ class ModelSettings(Architecture):
         return build_norm(self.norm, width, self.norm_eps, bias=self.bias)
 
     def build_embedding(
-        self, vocab: int, *, projects: bool = True, token: nn.Module | None = None
+        self,
+        vocab: int,
+        *,
+        projects: bool = True,
+        token: nn.Module | None = None,
+        bigrams: int = 0,
     ) -> Embedding:
         """Return the input of the stack.
 
@@ -201,6 +206,7 @@ class ModelSettings(Architecture):
             vocab: number of tokens.
             projects: whether embeddings of another width are projected to d_model.
             token: embeds tokens in place of a table.
+            bigrams: rows for pairs of tokens, 0 for none.
         """
         width = self.embedding_width
         return Embedding(
@@ -209,6 +215,7 @@ class ModelSettings(Architecture):
             norm=self.build_norm(width) if self.normalise_embedding else None,
             dropout=self.dropout,
             project_to=self.d_model if projects and self.d_embedding else None,
+            bigrams=bigrams,
         )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foreword.nn.attention import AttentionInputs, can_flex, prepare_mask, takes_spans
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.attentions.dense import DenseAttention
-from foreword.nn.block import Block, from_zero, norm_of, take_positions
+from foreword.nn.block import Block, EmbeddingShortcut, from_zero, norm_of, take_positions
 from foreword.nn.cache import GrowingCache, LayerCache
 from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Mask, MemoryMask
@@ -97,6 +97,8 @@ class Stack(nn.Module):
         if not settings.normalise_first:
             blocks[0].attention_norm = nn.Identity()
         self.blocks = nn.ModuleList(blocks)
+        shortcuts = layers - 1 if settings.embedding_shortcut else 0
+        self.shortcuts = nn.ModuleList(EmbeddingShortcut() for _ in range(shortcuts))
         self.final_norm = norm_of(settings) if settings.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(settings.dropout if settings.ff_and_output_dropout else 0.0)
         self.drops_attention, self.head_width = settings.attention_dropout > 0, settings.head_width
@@ -168,7 +170,11 @@ class Stack(nn.Module):
         # The blocks; the input of each is kept for the memory and for `StackOutput.layers` alone.
         new_cache, inputs = [], []
         g = None if query_stream is None else query_stream.x
+        x0, g0 = x, g
         for n, block in enumerate(self.blocks):
+            if n and self.shortcuts:
+                x = self.shortcuts[n - 1](x, x0)
+                g = None if g is None else self.shortcuts[n - 1](g, g0)
             if keeps_layers or self.memory_length:
                 inputs.append(x)
             x, layer_cache, g = block(
@@ -193,6 +199,8 @@ class Stack(nn.Module):
         """Return the modules of each layer; the final norm belongs to the last."""
         pairs = zip(self.blocks, self.attention_mechanisms, strict=True)
         layers = [nn.ModuleList(pair) for pair in pairs]
+        for layer, shortcut in zip(layers[1:], self.shortcuts, strict=False):
+            layer.append(shortcut)
         layers[-1].append(self.final_norm)
         return list(layers)
 

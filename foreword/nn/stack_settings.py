@@ -35,6 +35,9 @@ class StackSettings(ModelSettings):
         attention_dropout: share of attention weights dropped.
         ff_and_output_dropout: apply `dropout` also after the feed-forward layer's activation and to
             the stack's output (T5, Transformer-XL, XLNet).
+        embedding_shortcut: mix the embedding into the input of each block after the first, with two
+            learned scalars each, at first 1 for the states and 0 for the embedding (modded-nanogpt,
+            "x0 lambdas").
         scale_scores: divide attention scores by sqrt(d_head); not in T5.
         attention_prefix: number of learned keys and values of each attention besides those of the
             text, 0 for none; strategy `prefix_tuning` adds them to a trained model.
@@ -54,6 +57,7 @@ class StackSettings(ModelSettings):
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     attention_dropout: ShareBelowOne = 0.1
     ff_and_output_dropout: bool = False
+    embedding_shortcut: bool = False
     scale_scores: bool = True
     attention_prefix: PrefixLengthOrZero = 0
 

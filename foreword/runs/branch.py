@@ -119,9 +119,12 @@ def _require_same_beginning(old: Recipe, new: Recipe, state: TrainingState, name
         progress = budget.progress_of_steps(state.spent, state.before) * step / steps
         return recipe.schedule.factor(progress, step, budget.total_steps(step, progress))
 
+    first = 0 if was.unit == "steps" else 1  # for the first step the others have no estimate yet
     sampled = {round(n * (steps - 1) / SAMPLED_STEPS) for n in range(SAMPLED_STEPS + 1)}
     if not all(
-        math.isclose(rate(old, was, s), rate(new, budget, s), rel_tol=1e-6) for s in sorted(sampled)
+        math.isclose(rate(old, was, s), rate(new, budget, s), rel_tol=1e-6)
+        for s in sorted(sampled)
+        if s >= first
     ):
         is_wsd = kinds.name_of(new.schedule) == "wsd"
         needs = f"; the decay of {budget.describe()} would have begun before it" if is_wsd else ""

@@ -299,7 +299,7 @@ def training_loop(
         setup.model,
         loss_fn,
         batches or setup.feed,
-        recipe.optimizer.build(setup.model),
+        recipe.optimizer.build_for(setup.model),
         recipe.schedule,
         Budget.of(recipe.train),
         options,

@@ -181,7 +181,7 @@ class Stages(Hook):
         if new.model != old.model:
             _set_dropout(setup, old.model, new.model)
         if new.optimizer != old.optimizer:
-            _set_decay(loop.optimizer, new.optimizer.build(setup.model))
+            _set_decay(loop.optimizer, new.optimizer.build_for(setup.model))
         if (new.objective, new.layout) != (old.objective, old.layout):
             counted = step_flops(setup, self.batches.feed_of(number), loss_fn)
             loop.options = replace(loop.options, flops=counted)

@@ -105,6 +105,18 @@ def check_only_matrices_decay(settings: OptimizerSettings) -> None:
         torch.testing.assert_close(p.detach(), torch.full_like(p, expected), msg=name)
 
 
+def check_embeddings_have_a_rate_of_their_own(settings: OptimizerSettings) -> None:
+    """Check that the factor of the rate of embeddings is that of their steps alone."""
+    model = small_model()
+    own = _with(settings, lr=1e-2, embeddings=0.5).build_for(model)
+    rates = {p: group["lr"] for group in own.param_groups for p in group["params"]}
+    table, *others = model.parameters()
+    expected = _with(settings, lr=1e-2).build(model).param_groups
+    shared = {p: group["lr"] for group in expected for p in group["params"]}
+    assert rates[table] == 0.5 * shared[table], "embeddings have not the rate of their own"
+    assert all(rates[p] == shared[p] for p in others), "others have the rate of embeddings"
+
+
 def check_frozen_parameters_stay(settings: OptimizerSettings) -> None:
     """Check that a parameter without gradient stays unchanged."""
     model = small_model()
@@ -156,6 +168,7 @@ OPTIMIZER_CHECKS: tuple[Callable[[OptimizerSettings], None], ...] = (
     check_it_learns,
     check_it_moves_every_parameter,
     check_only_matrices_decay,
+    check_embeddings_have_a_rate_of_their_own,
     check_frozen_parameters_stay,
     check_stored_and_loaded_it_goes_on_the_same,
 )

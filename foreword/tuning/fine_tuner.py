@@ -155,7 +155,7 @@ class FineTuner:
             ExampleBatches(
                 self.train, self.draw.numbers, settings.batch, self.seed, self.device.type
             ),
-            optimizer.build(self.network, settings.strategy.rate_factors(self.network)),
+            optimizer.build_for(self.network, settings.strategy.rate_factors(self.network)),
             settings.schedule,
             Budget("steps", count_steps(self.draw, settings)),
             StepOptions(

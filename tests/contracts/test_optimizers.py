@@ -38,12 +38,24 @@ def test_every_optimizer_keeps_the_contract(
     check(kinds.load("train/optimizers", kind)())
 
 
+@pytest.mark.parametrize("recipe", ["steps_decoder_tiny", "modern_decoder_tiny"])
+def test_embeddings_and_output_layers_have_a_rate_of_their_own(recipe: str) -> None:
+    model = build(load_recipe(recipe, ["tokenizer.vocab=400", "model.tied=false"]))
+    made = AdamW(lr=0.1, embeddings=0.3).build_for(model, {next(model.parameters()): 0.5})
+    rates = {p: group["lr"] for group in made.param_groups for p in group["params"]}
+    own = {name: round(rates[p], 6) for name, p in model.named_parameters() if rates[p] < 0.1}
+    assert own.pop("backbone.embedding.token.weight") == 0.015
+    pairs = {"backbone.embedding.bigrams.weight"} if recipe.startswith("steps") else set()
+    assert own == dict.fromkeys({"heads.token.weight", *pairs}, 0.03)
+
+
 U_V = {f"backbone.stack.position.{name}.weight" for name in "uv"}
 T5 = {f"backbone.{stack}.position.table.weight" for stack in ("encoder", "decoder")}
 # Biases of two dimensions, by recipe.
 TABLES = {
     "transformer_xl_tiny": U_V,
     "xlnet_tiny": {*U_V, "backbone.stack.position.s.weight", "backbone.unread.weight"},
+    "steps_decoder_tiny": {"backbone.stack.shortcuts.0.weight"},
     "t5_tiny": T5,
     "ul2_tiny": T5,
 }

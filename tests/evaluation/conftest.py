@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from foreword.nn.block import EmbeddingShortcut
+from foreword.nn.embedding import Bigrams
 from foreword.nn.init import initialise
+from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
@@ -33,6 +37,7 @@ TEXTS = [
 FAMILIES = {
     "encoder": ("transformer", "masked", "encoder"),
     "decoder": ("transformer", "causal", "decoder"),
+    "pairs": ("transformer", "causal", "decoder"),
     "prefix": ("transformer", "span_corruption", "prefix"),
     "span_decoder": ("transformer", "span_corruption", "decoder"),
     "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
@@ -57,6 +62,18 @@ STREAMS: dict[str, dict[str, Any]] = {
     "transformer_xl": {"memory": 16},
     "xlnet": {"memory": 16, "two_streams": True},
 }
+
+
+# A family with embeddings of pairs of tokens, few of them, and shortcuts from the embedding.
+PAIRS = {"bigrams": 7, "embedding_shortcut": True}
+
+
+def draw(model: Model) -> None:
+    """Draw a tiny model's weights; those that training begins with at 0 differ from it too."""
+    initialise(model, 1)
+    for module in model.modules():
+        if isinstance(module, Bigrams | EmbeddingShortcut):
+            nn.init.normal_(module.weight, 0.5, 0.3, torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +107,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
                 **({"length": positions} if position == "learned" else {}),
             },
             **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
-            **STREAMS.get(family, {}),
+            **STREAMS.get(family, PAIRS if family == "pairs" else {}),
         },
         "objective": {"kind": objective, **short_spans(objective, length)},
         "layout": layout,
@@ -107,7 +124,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
 def write_run(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
     def write(made: Path) -> None:
         model = recipe.build(tokenizer.vocab)
-        initialise(model, 1)
+        draw(model)
         step = checkpoint.name_of(1)
         checkpoint.save(made / "checkpoints" / step, model, None, {"step": 1})
         (made / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
@@ -138,7 +155,7 @@ def make_prompted(tokenizer: Tokenizer) -> Make:
         recipe = recipe_of(family, position, length)
         recipe = dataclasses.replace(recipe, **train)
         model = recipe.build(text.vocab)
-        initialise(model, 1)
+        draw(model)
         return TrainedModel(model.eval(), recipe, text, torch.device("cpu"))
 
     return make

@@ -20,7 +20,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Batch, Example, Tokens
 from tests.evaluation.conftest import Make
 
-DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
+DECODERS = ("decoder", "pairs", "prefix", "span_decoder", "encoder_decoder")
 
 
 def tokens(ids: Array) -> Tokens:

@@ -41,7 +41,7 @@ EMPTY = [MANY[0], "", *MANY[1:], " "]
 Run = Callable[[Any, Sequence[Any]], Sequence[Any]]  # a model, its texts -> a result for each
 DECODED = Sampling(tokens=8, temperature=1.0, seed=3)
 NEURAL = {*FAMILIES, "lstm", "elmo"}
-CONTINUES = {"decoder", "stream", "transformer_xl", "lstm", "elmo", "hybrid", "ngram"}
+CONTINUES = {"decoder", "pairs", "stream", "transformer_xl", "lstm", "elmo", "hybrid", "ngram"}
 ANSWERS = set(FAMILIES) - CONTINUES - {"encoder", "electra", "xlnet"}
 
 

@@ -62,6 +62,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "packing": {"bos": "<s>"},
         },
     ),
+    "steps": (
+        "decoder",
+        {
+            "optimizer": {"kind": "muon", "embeddings": 0.5},
+            "model": {"bigrams": 20, "embedding_shortcut": True},
+        },
+    ),
     "muon": ("decoder", {"optimizer": {"kind": "muon"}}),
     "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
     "albert": (

@@ -19,7 +19,7 @@ from foreword.runs.run_folder import Run, open_run
 from foreword.runs.setup import set_up_training
 from foreword.runs.staged import StagedBatches
 from foreword.settings import config, kinds
-from foreword.train import checkpoint
+from foreword.train import checkpoint, log
 from foreword.train.budget import Budget
 from foreword.train.loop import Loop
 from foreword.train.tensor_files import opened
@@ -203,6 +203,22 @@ def test_a_decay_from_a_checkpoint_equals_the_run_trained_alone(text: Path, tmp_
     assert runs.logged(tmp_path / "short", "train") == runs.logged(alone, "train")
     assert Run(tmp_path / "short").noted["branched"]["checkpoint"] == checkpoint.name_of(4)
     assert len(checkpoint.all_in(long)) == 8
+
+
+def test_a_run_goes_on_to_a_larger_budget_from_before_its_decay(text: Path, tmp_path: Path) -> None:
+    """With a warm-up by share of FLOPs, of which the first step knows no total."""
+    schedule = {**WSD, "warmup": {"share": 0.3}}
+    table = config.merge(config.to_table(trunk("wsd")), {"schedule": schedule})
+    run = runs.begin(runs.build(table), text, tmp_path / "steps")
+    train_run(run)
+    flops = log.read(run)[-1]["flops"]
+    of_flops = {"train": {"flops": flops, "kept_checkpoints": 9}}
+    less = runs.begin(runs.build(config.merge(table, of_flops)), text, tmp_path / "less")
+    train_run(less)
+    before_decay = checkpoint.all_in(less)[3]
+    branch(before_decay, tmp_path / "more", Budget("flops", 2 * flops))
+    train_run(tmp_path / "more")
+    assert checkpoint.newest(tmp_path / "more").name == checkpoint.name_of(32)
 
 
 @pytest.mark.parametrize(

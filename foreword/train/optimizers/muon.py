@@ -16,7 +16,12 @@ from torch.optim import Optimizer
 from foreword.nn.sharded import gather, is_sharded, local_part, local_rows
 from foreword.settings.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.device import choose_precision
-from foreword.train.optimizers._contract import ONE_RATE, OptimizerSettings, RateFactors
+from foreword.train.optimizers._contract import (
+    ONE_RATE,
+    OptimizerSettings,
+    RateFactor,
+    RateFactors,
+)
 from foreword.train.optimizers._decay import decay_groups, rate_groups
 from foreword.train.workers import map_in_threads
 
@@ -39,7 +44,8 @@ class Muon(OptimizerSettings):
         lr: peak learning rate, of the matrices and of the rest.
         momentum: decay rate of the mean of gradients of matrices, with Nesterov's look-ahead.
         iterations: Newton-Schulz iterations.
-        rest: the learning rate of all that AdamW updates, as a multiple of `lr`.
+        rest: the learning rate of all that AdamW updates, as a multiple of `lr`;
+            `embeddings` is a multiple of that.
         beta1: AdamW's decay rate of the mean of gradients.
         beta2: AdamW's decay rate of the mean of squared gradients.
         eps: added to the root of the mean of squares.
@@ -53,7 +59,7 @@ class Muon(OptimizerSettings):
     lr: LearningRate = 2e-3
     momentum: ShareBelowOne = 0.95
     iterations: Annotated[int, Interval(ge=1, le=99)] = 5
-    rest: Annotated[float, Interval(ge=1e-3, le=1e3)] = 1.0
+    rest: RateFactor = 1.0
     beta1: ShareBelowOne = 0.9
     beta2: ShareBelowOne = 0.98
     eps: Epsilon = 1e-8
