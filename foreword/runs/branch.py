@@ -51,7 +51,7 @@ def branch(start: Path, out: Path, budget: Budget | None, assignments: Sequence[
     saved = checkpoint.newest(folder) if folder == start else start
     checkpoint.verify(saved)
     state = TrainingState.load(checkpoint.read_state(saved))
-    recipe = _changed(run.recipe, budget, assignments)
+    recipe = going_on(run.recipe, budget, assignments)
     _require_same_beginning(run.recipe, recipe, state, saved.name)
     with starting(out):
         shutil.copytree(folder / "tokenizer", out / "tokenizer")
@@ -76,8 +76,36 @@ def _texts(run: Run) -> list[str]:
     ]
 
 
-def _changed(old: Recipe, budget: Budget | None, assignments: Sequence[str]) -> Recipe:
-    """Return the recipe of the new run; a warm-up by share keeps its length."""
+def before_decay(run: Path, budget: Budget) -> Path:
+    """Return the newest checkpoint of a run that goes on to another budget.
+
+    Raises:
+        UserError: none does.
+    """
+    recipe, kept = Run(run).recipe, checkpoint.all_in(run)
+    error = UserError(f"{run}: has no checkpoint")
+    for saved in reversed(kept):
+        state = TrainingState.load(checkpoint.read_state(saved))
+        try:
+            _require_same_beginning(recipe, going_on(recipe, budget), state, saved.name)
+        except UserError as found:
+            error = found
+        else:
+            return saved
+    raise error
+
+
+def going_on(old: Recipe, budget: Budget | None, assignments: Sequence[str] = ()) -> Recipe:
+    """Return the recipe of a run that goes on; a warm-up by share keeps its length.
+
+    Args:
+        old: the recipe of the run before.
+        budget: of the whole training; None for the old one's.
+        assignments: settings of what is to come.
+
+    Raises:
+        UserError: an assignment concerns what has been, or is wrong.
+    """
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         if not any(key == name or key.startswith(f"{name}.") for name in LATER):

@@ -1,0 +1,156 @@
+"""A ladder: sizes of a family at several budgets, and its runs as a table to fit laws to.
+
+Each size is one long training with a constant rate, from which a decay branches off for every
+budget, so that all budgets of a size cost little more than the largest.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foreword.comparison.grid import Cell, Grid
+from foreword.comparison.keys import without_labels
+from foreword.comparison.results import Results
+from foreword.comparison.sweep import SEED
+from foreword.data.fingerprint import digest
+from foreword.disk import atomic
+from foreword.errors import UserError
+from foreword.formatting import power
+from foreword.runs.recipe import Recipe
+from foreword.runs.sizes import count_parameters
+from foreword.settings import config, kinds
+from foreword.tables.read import read_table
+from foreword.train.budget import Budget
+
+LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
+ROWS = "runs.csv"
+# Settings that say where and how often, not what is learned.
+MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
+MACHINE |= {"checkpoints", "kept_checkpoints", "heldout_rows", "max_nonfinite_steps"}
+MACHINE |= {"activation_checkpointing"}
+
+Row = Mapping[str, Any]
+
+
+def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> Grid | None:
+    """Return the grid of a ladder: a cell for each size and budget that is not known.
+
+    Args:
+        grid: a cell for each size, with schedule wsd.
+        budgets: in FLOPs.
+        known: rows of runs that are finished; those of the same settings need not be run again.
+
+    Returns:
+        The grid; None if all is known.
+
+    Raises:
+        UserError: fewer than two budgets have a size with enough steps, or a size has no decay to
+            branch off.
+    """
+    ascending = sorted(set(budgets))
+    if len(ascending) < 2:
+        raise UserError("--flops: a law needs several budgets, as in --flops 1e12,3e12,1e13")
+    done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
+    cells: list[Cell] = []
+    enough: dict[str, float] = {}  # the least budget of each size
+    for size in grid.cells:
+        recipe = grid.recipe(size, SEED)
+        if kinds.name_of(recipe.schedule) != "wsd":
+            raise UserError(
+                f"cell '{size.name}': schedule: a ladder branches decays off a constant rate; set "
+                "it to wsd"
+            )
+        tokens = LEAST_STEPS * recipe.rows_per_step * recipe.packing.length
+        enough[size.name] = 6.0 * sum(count_parameters(recipe).values()) * tokens
+        before = ""
+        for flops in ascending:
+            if flops < enough[size.name]:
+                continue
+            name = f"{size.name}-{flops:g}".replace("e+0", "e").replace("e+", "e")
+            alone = replace(size, label=name, budget=Budget("flops", flops))
+            longer = Cell(size.recipe, name, budget=alone.budget, after=before)
+            cell = longer if before else alone
+            whole = replace(grid, cells=(*cells, cell), budget=alone.budget)
+            key = settings_key(whole.recipe(cell, SEED))
+            if all((size.name, key, str(seed)) in done for seed in range(1, grid.seeds + 1)):
+                continue
+            cells.append(cell)
+            before = name
+    least = min(enough.values())
+    if sum(flops >= least for flops in ascending) < 2:
+        raise UserError(
+            f"--flops: the smallest size has {LEAST_STEPS} steps from {power(least)} FLOPs on; a "
+            "law needs two budgets above"
+        )
+    if not cells:
+        return None
+    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1]))
+
+
+def settings_key(recipe: Recipe) -> str:
+    """Return a key of what decides how a run learns, but for the seed.
+
+    The warm-up is left out: a budget that branches off a longer run has that one's.
+    """
+    table = config.to_table(without_labels(recipe))
+    train = {name: value for name, value in table["train"].items() if name not in MACHINE}
+    schedule = {**table["schedule"], "warmup": {}}
+    others = {"train": {**train, "seed": 0}, "schedule": schedule, "parallel": {}}
+    return digest([{**table, **others}])[:12]
+
+
+def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
+    """Return a row for each finished run, as `foreword scale fit` reads them.
+
+    The loss is in bits per byte where all of the text is predicted, else in nats per prediction.
+    """
+    comparison, rows = results.comparison, []
+    cells = {cell.name: cell for cell in comparison.grid.cells}
+    for run in results.runs:
+        cell = cells[run.cell]
+        recipe = comparison.recipes[cell.name, run.seed]
+        parts = count_parameters(recipe, comparison.corpora.tokenizer_for(recipe).vocab)
+        in_bytes = run.bits_per_byte is not None
+        rows.append(
+            {
+                "family": family,
+                "size": run.cell.rpartition("-")[0],
+                "parameters": run.parameters,
+                "parameters_without_embeddings": run.parameters - parts.get("embedding", 0),
+                "tokens": run.tokens,
+                "flops": run.flops,
+                "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
+                "unit": "bits per byte" if in_bytes else "nats per prediction",
+                "seed": run.seed,
+                "steps": run.steps,
+                "seconds": round(run.seconds, 1),
+                "vocabulary": recipe.tokenizer.vocab,
+                "settings": settings_key(recipe),
+            }
+        )
+    return rows
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of finished runs.
+
+    Raises:
+        UserError: it cannot be read, or has not their columns.
+    """
+    rows = [dict(row) for _, row in read_table(file).sound_rows()]
+    if missing := {"size", "settings", "seed", "loss"} - set(rows[0] if rows else ()):
+        raise UserError(f"{file}: has no column '{min(missing)}'; is it a {ROWS} of a ladder?")
+    return rows
+
+
+def write_rows(file: Path, rows: Sequence[Row]) -> None:
+    """Write the rows of finished runs; the columns are those of the last."""
+    columns = list(rows[-1]) if rows else ["size"]
+    with atomic.writing(file) as lines:
+        writer = csv.DictWriter(lines, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

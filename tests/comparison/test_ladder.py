@@ -1,0 +1,128 @@
+"""Ladders: budgets that branch off one training of each size, known runs, and their laws."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.cli.main import run as main
+from foreword.comparison import ladder
+from foreword.comparison.grid import load_grid
+from foreword.comparison.run import Comparison
+from foreword.runs.run_folder import Run
+from foreword.train import checkpoint
+from foreword.train.budget import Budget
+from tests.comparison import grids
+
+LESS, MORE = 4e8, 1.2e9
+SETS = {
+    "schedule": {"kind": "wsd", "warmup": {"share": 0.1}, "decay": 0.2},
+    "train": {"evaluations": 1, "checkpoints": 5, "kept_checkpoints": 2, "seed": 1},
+}
+CELLS = [
+    {"label": str(width), "recipe": "decoder.toml", "set": {"model": {"d_model": width}}}
+    for width in (8, 16)
+]
+
+LATER = {"recipe": "decoder.toml", "budget": {"unit": "flops", "amount": 2e9}}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sizes have few steps."""
+    monkeypatch.setattr(ladder, "LEAST_STEPS", 1)
+
+
+def write(folder: Path, **more: Any) -> str:
+    return grids.write_grid(folder, budget=None, tasks=None, set=SETS, cells=CELLS, **more)
+
+
+def run(grid: str, out: Path, *more: str) -> int:
+    flops = f"{LESS},{MORE}"
+    return main(
+        ["scale", "run", grid, "--out", str(out), "--flops", flops, "--resamples", "20", *more]
+    )
+
+
+def test_a_ladder_branches_its_budgets_off_one_training(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid, out = write(folder), tmp_path / "out"
+    assert run(grid, out) == 0, capsys.readouterr().err
+    with (out / "runs.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    names = [(row["size"], round(float(row["flops"]) / LESS)) for row in rows]
+    assert names == [("8", 1), ("8", 3), ("16", 1), ("16", 3)]
+    assert all(int(row["parameters_without_embeddings"]) < int(row["parameters"]) for row in rows)
+    assert {row["unit"] for row in rows} == {"bits per byte"}
+    less, more = (next((out / "runs").glob(f"8-{name}-1/")) for name in ("4e8", "1-2e9"))
+    begun = Run(more).noted["branched"]
+    assert begun["run"] == str(less.resolve())
+    decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
+    assert int(begun["checkpoint"][5:]) <= decayed  # from before its decay
+    # The same command does nothing again; known runs are not run elsewhere either.
+    at = {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
+    assert run(grid, out) == 0
+    assert at == {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
+    capsys.readouterr()
+    known = ["--known", str(out / "runs.csv")]
+    assert run(grid, tmp_path / "known", *known, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 4
+    assert not (tmp_path / "known" / "runs").exists()
+
+
+def test_what_goes_on_from_a_failed_run_is_left_out(folder: Path, tmp_path: Path) -> None:
+    grid = load_grid(write(folder), budget=Budget("flops", 1.0))
+    made = ladder.ladder(grid, [LESS, MORE, 2 * MORE])
+    assert made is not None
+    comparison = Comparison(made, tmp_path / "out", grids.Quiet())
+    first, second, third = (job for job in comparison.jobs() if job.cell.name.startswith("8-"))
+    with comparison.recording_failure(first):
+        raise MemoryError
+    assert comparison.is_left_out(second) and comparison.is_left_out(third)
+    assert not any(comparison.is_left_out(job) for job in comparison.jobs()[3:])
+
+
+@pytest.mark.parametrize(
+    ("flops", "sets", "message"),
+    [
+        ("1e9,1e9", {}, "a law needs several budgets"),
+        ("1e3,1e9", {}, "the smallest size has 1 steps from 9.3"),
+        ("1e9,x", {}, "expected numbers"),
+        ("1e9,-1", {}, "must be above 0"),
+        ("1e9,2e9", {"schedule": {"kind": "linear"}}, "cell '8': schedule: a ladder branches"),
+    ],
+)
+def test_bad_ladders_are_one_line(
+    flops: str,
+    sets: Any,
+    message: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sets = {**SETS, **sets}
+    grid = grids.write_grid(folder, budget=None, tasks=None, set=sets, cells=CELLS)
+    assert main(["scale", "run", grid, "--out", str(tmp_path / "o"), f"--flops={flops}"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([CELLS[0], {**LATER, "after": "9"}], "no cell above is '9'"),
+        ([CELLS[0], {"recipe": "decoder.toml", "after": "8"}], "give only a larger budget"),
+        ([{**LATER, "budget": {"unit": "steps", "amount": 9}}], "budget: give it in flops"),
+    ],
+)  # fmt: skip
+def test_cells_that_go_on_from_another_are_checked(
+    cells: Any, message: str, folder: Path, tmp_path: Path
+) -> None:
+    budget = {"unit": "flops", "amount": 1e9}
+    with pytest.raises(ladder.UserError, match=message):
+        load_grid(grids.write_grid(folder, budget=budget, tasks=None, set=SETS, cells=cells))
