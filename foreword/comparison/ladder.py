@@ -20,8 +20,10 @@ from foreword.data.fingerprint import digest
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.formatting import power
+from foreword.nn.model import neural_settings
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import count_parameters
+from foreword.scaling.rates import RateRule
 from foreword.settings import config, kinds
 from foreword.tables.read import read_table
 from foreword.train.budget import Budget
@@ -53,7 +55,7 @@ def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> G
     """
     ascending = sorted(set(budgets))
     if len(ascending) < 2:
-        raise UserError("--flops: a law needs several budgets, as in --flops 1e12,3e12,1e13")
+        raise UserError("--flops: several budgets are needed, as in --flops 1e12,3e12,1e13")
     done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
     cells: list[Cell] = []
     enough: dict[str, float] = {}  # the least budget of each size
@@ -83,12 +85,45 @@ def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> G
     least = min(enough.values())
     if sum(flops >= least for flops in ascending) < 2:
         raise UserError(
-            f"--flops: the smallest size has {LEAST_STEPS} steps from {power(least)} FLOPs on; a "
-            "law needs two budgets above"
+            f"--flops: the smallest size has {LEAST_STEPS} steps from {power(least)} FLOPs on; "
+            "two budgets above are needed"
         )
     if not cells:
         return None
     return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1]))
+
+
+def with_rates(grid: Grid, factors: Sequence[float]) -> Grid:
+    """Return a grid with each size at several learning rates.
+
+    Args:
+        grid: a cell for each size.
+        factors: of the size's own rate.
+    """
+    cells = []
+    for size in grid.cells:
+        rate = grid.recipe(size, SEED).optimizer.lr
+        for factor in factors:
+            own = {"optimizer": {"lr": float(f"{rate * factor:.3g}")}}
+            sets = config.merge(size.set, own)
+            cells.append(replace(size, label=f"{size.name}-x{factor:g}", set=sets))
+    return replace(grid, cells=tuple(cells))
+
+
+def with_rule(grid: Grid, rule: RateRule, flops: float) -> Grid:
+    """Return a grid in which each size has the rate of a rule for its width.
+
+    Args:
+        grid: a cell for each size.
+        rule: the best rate.
+        flops: the budget that it is taken for: of all, since they branch off one training.
+    """
+    cells = []
+    for size in grid.cells:
+        width = neural_settings(grid.recipe(size, SEED).model).d_model
+        own = {"optimizer": {"lr": rule.of(width, flops)}}
+        cells.append(replace(size, set=config.merge(size.set, own)))
+    return replace(grid, cells=tuple(cells))
 
 
 def settings_key(recipe: Recipe) -> str:
@@ -119,10 +154,14 @@ def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
             {
                 "family": family,
                 "size": run.cell.rpartition("-")[0],
+                "width": getattr(recipe.model, "d_model", 0),
+                "layers": getattr(recipe.model, "layers", 0),
                 "parameters": run.parameters,
                 "parameters_without_embeddings": run.parameters - parts.get("embedding", 0),
                 "tokens": run.tokens,
                 "flops": run.flops,
+                "budget": recipe.train.flops,
+                "lr": recipe.optimizer.lr,
                 "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
                 "unit": "bits per byte" if in_bytes else "nats per prediction",
                 "seed": run.seed,

@@ -38,6 +38,7 @@ from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import first_embeddings
 from foreword.runs import run as running
+from foreword.runs.branch import going_on
 from foreword.runs.corpus import is_prepared, require_form, require_sentences, require_text
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
@@ -249,6 +250,9 @@ class Comparison:
 
         None if the sweep is not done, or all of it diverged.
         """
+        if (before := self.grid.before(cell)) is not None and cell.budget is not None:
+            first = self.recipe(before, seed)
+            return None if first is None else going_on(first, cell.budget)
         if not self.grid.trials(cell):
             return self.recipes[cell.name, seed]
         best = self.trials.best(cell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from foreword.train import checkpoint
 from foreword.train.budget import Budget
 from tests.comparison import grids
 
-LESS, MORE = 4e8, 1.2e9
-SETS = {
+LESS, MORE = 4e7, 1.2e8
+SETS: dict[str, Any] = {
+    "tokenizer": {"vocab": 134},
     "schedule": {"kind": "wsd", "warmup": {"share": 0.1}, "decay": 0.2},
     "train": {"evaluations": 1, "checkpoints": 5, "kept_checkpoints": 2, "seed": 1},
 }
@@ -59,7 +61,7 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert names == [("8", 1), ("8", 3), ("16", 1), ("16", 3)]
     assert all(int(row["parameters_without_embeddings"]) < int(row["parameters"]) for row in rows)
     assert {row["unit"] for row in rows} == {"bits per byte"}
-    less, more = (next((out / "runs").glob(f"8-{name}-1/")) for name in ("4e8", "1-2e9"))
+    less, more = (next((out / "runs").glob(f"8-{name}-1/")) for name in ("4e7", "1-2e8"))
     begun = Run(more).noted["branched"]
     assert begun["run"] == str(less.resolve())
     decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
@@ -90,8 +92,8 @@ def test_what_goes_on_from_a_failed_run_is_left_out(folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("flops", "sets", "message"),
     [
-        ("1e9,1e9", {}, "a law needs several budgets"),
-        ("1e3,1e9", {}, "the smallest size has 1 steps from 9.3"),
+        ("1e9,1e9", {}, "several budgets are needed"),
+        ("1e3,1e9", {}, "the smallest size has 1 steps from 1."),
         ("1e9,x", {}, "expected numbers"),
         ("1e9,-1", {}, "must be above 0"),
         ("1e9,2e9", {"schedule": {"kind": "linear"}}, "cell '8': schedule: a ladder branches"),
@@ -126,3 +128,18 @@ def test_cells_that_go_on_from_another_are_checked(
     budget = {"unit": "flops", "amount": 1e9}
     with pytest.raises(ladder.UserError, match=message):
         load_grid(grids.write_grid(folder, budget=budget, tasks=None, set=SETS, cells=cells))
+
+
+def test_rates_are_tried_and_a_rule_is_used(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid, out = write(folder), tmp_path / "out"
+    assert run(grid, out, "--rates", "0.1,1,10", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert re.match(r"best rate about .* \(width / 256\)\^", shown["rates"])
+    with (out / "rates.csv").open(newline="") as lines:
+        tried = list(csv.DictReader(lines))
+    assert len(tried) == 2 * 3 * 2 and len({row["lr"] for row in tried}) == 3
+    used = {(row["width"], row["lr"]) for row in shown["runs"]}
+    assert len(used) == 2  # one rate for each width, at both budgets
+    assert "layers beside the points" in (out / "rates.html").read_text()

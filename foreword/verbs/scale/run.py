@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from foreword.disk import atomic
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import Trainings
@@ -34,6 +35,7 @@ class ScaledRuns(Result):
         laws: the laws; None while the runs are too few for any.
         why: why there are no laws.
         compared: the comparison, as far as it is done; None if nothing was left to be run.
+        rule: the best learning rate by width, in words; "" if none was looked for.
     """
 
     out: Path
@@ -41,6 +43,7 @@ class ScaledRuns(Result):
     laws: ScalingLaws | None
     why: str
     compared: Compared | None
+    rule: str = ""
 
     @property
     def status(self) -> int:
@@ -61,15 +64,17 @@ class ScaledRuns(Result):
             return [ResultTable(shown, table.title), *map(Remark, self.compared.notes)]
         rows = [{name: row.get(name, "") for name in SHOWN} for row in self.rows]
         parts: list[Part] = [ResultTable(rows, "the runs")]
+        parts += [Remark(self.rule)] if self.rule else []
         parts += [Remark(self.why)] if self.laws is None else self.laws.tables()
         failures = self.compared.results.comparison.failures if self.compared else []
         parts += [Remark(f"{one.job}: {one.error}") for one in failures]
-        return [*parts, Facts({"runs": self.out / "runs.csv"})]
+        pages = self.out / "rates.html" if self.rule else None
+        return [*parts, Facts({"runs": self.out / "runs.csv", "rates": pages})]
 
     def data(self) -> dict[str, Any]:
         """Return the runs and the laws as plain values."""
         laws = None if self.laws is None else self.laws.data()
-        return {"runs": list(self.rows), "laws": laws, "why": self.why}
+        return {"runs": list(self.rows), "laws": laws, "why": self.why, "rates": self.rule}
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         out: folder to create, or to continue.
         flops: the budgets, as in 1e12,3e12,1e13.
         seeds: trainings of each size.
+        rates: factors of each size's learning rate to try at the two smallest budgets, as in
+            0.25,0.5,1,2,4; a rule of the width is fitted to the best and used for all budgets.
         known: a runs.csv of finished runs on the same text, which are not run again.
         heldout: held-out text; default: a share of the data.
         dry_run: prepare the data and estimate the time; train nothing.
@@ -101,6 +108,7 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
     _: KW_ONLY
     flops: Annotated[str | Sequence[float], Flag(takes=str, metavar="C1,C2,...", is_required=True)]
     seeds: Trainings = 1
+    rates: Annotated[str | Sequence[float] | None, Flag(takes=str, metavar="F1,F2,...")] = None
     known: PathName | None = None
     heldout: Paths | None = None
     dry_run: bool = False
@@ -114,11 +122,14 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         known = [] if self.known is None else ladder.read_rows(Path(self.known))
         family = name.removeprefix("scale_")
         known = [row for row in known if row.get("family", family) == family]
-        grid = ladder.ladder(self._grid(), self._budgets(), known)
-        done, rows = None, known
-        if grid is not None:
-            done = self._trained(grid, out)
-            rows = [*known, *ladder.rows_of(done.results, family)]
+        sizes, budgets = self._grid(), _numbers(self.flops, "--flops")
+        rule, done, rows = "", None, known
+        if self.rates is not None:
+            sizes, rule, done = self._tuned(sizes, budgets[:2], family)
+        if done is None or (done.is_done and not self.dry_run):
+            grid = ladder.ladder(sizes, budgets, known)
+            done = None if grid is None else self._trained(grid, out)
+            rows = [*known, *ladder.rows_of(done.results, family)] if done else known
         ladder.write_rows(out / ladder.ROWS, rows)
         laws, why = None, "nothing was trained"
         if not self.dry_run:
@@ -126,7 +137,32 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
                 laws = Fit(out / ladder.ROWS, out / "laws", resamples=self.resamples)()
             except UserError as error:
                 why = f"no laws: {error}"
-        return ScaledRuns(out, tuple(rows), laws, "" if laws else why, done)
+        return ScaledRuns(out, tuple(rows), laws, "" if laws else why, done, rule)
+
+    def _tuned(
+        self, sizes: Grid, budgets: Sequence[float], family: str
+    ) -> tuple[Grid, str, Compared]:
+        """Return the sizes with the rates of a rule, the rule in words, and its comparison."""
+        from foreword.comparison import ladder
+        from foreword.reports.rates import rates_page, rule_line
+        from foreword.scaling.rates import best_rates, rate_rule
+
+        out = Path(self.out)
+        assert self.rates is not None
+        tried = ladder.with_rates(sizes, _numbers(self.rates, "--rates"))
+        grid = ladder.ladder(tried, budgets)
+        assert grid is not None
+        done = self._trained(grid, out)
+        rows = ladder.rows_of(done.results, family)
+        if self.dry_run or not done.is_done or not rows:
+            return sizes, "", done
+        found = best_rates(rows)
+        rule = rate_rule(found)
+        ladder.write_rows(out / "rates.csv", rows)
+        atomic.write_text(out / "rates.html", rates_page(family, found, rule))
+        if rule is not None:
+            sizes = ladder.with_rule(sizes, rule, budgets[-1])
+        return sizes, rule_line(rule), done
 
     def _trained(self, grid: Grid, out: Path) -> Compared:
         """Return the comparison of the ladder's cells."""
@@ -141,19 +177,6 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
                 return compare(grid, out, display, cluster, is_dry=self.dry_run)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {out}") from None
-
-    def _budgets(self) -> list[float]:
-        """Return the budgets as numbers."""
-        given = self.flops.split(",") if isinstance(self.flops, str) else self.flops
-        try:
-            budgets = [float(amount) for amount in given]
-        except ValueError:
-            raise UserError(
-                f"--flops: expected numbers as in 1e12,3e12, got '{self.flops}'"
-            ) from None
-        if any(not 0 < amount < 1e30 for amount in budgets):
-            raise UserError(f"--flops: must be above 0, got {self.flops}")
-        return budgets
 
     def _grid(self) -> Grid:
         """Return the grid of the sizes, on the text."""
@@ -173,3 +196,15 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
             self.reading,
         )
         return replace(grid, seeds=self.seeds)
+
+
+def _numbers(given: str | Sequence[float], option: str) -> list[float]:
+    """Return numbers that were given as such or as words, ascending and once each."""
+    words = given.split(",") if isinstance(given, str) else given
+    try:
+        numbers = sorted({float(word) for word in words})
+    except ValueError:
+        raise UserError(f"{option}: expected numbers as in 1,2.5,1e3, got '{given}'") from None
+    if not numbers or not 0 < numbers[0] <= numbers[-1] < 1e30:
+        raise UserError(f"{option}: must be above 0, got {given}")
+    return numbers
