@@ -7,16 +7,20 @@ budget, so that all budgets of a size cost little more than the largest.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from foreword.comparison.grid import Cell, Grid
 from foreword.comparison.keys import without_labels
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import SEED
 from foreword.data.fingerprint import digest
+from foreword.data.prepared_text import HELDOUT, PreparedText
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.formatting import power
@@ -30,6 +34,7 @@ from foreword.train.budget import Budget
 
 LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
 ROWS = "runs.csv"
+COUNTED = 10_000_000  # tokens, for the frequencies
 # Settings that say where and how often, not what is learned.
 MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
 MACHINE |= {"checkpoints", "kept_checkpoints", "heldout_rows", "max_nonfinite_steps"}
@@ -163,6 +168,7 @@ def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
                 "budget": recipe.train.flops,
                 "lr": recipe.optimizer.lr,
                 "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
+                "unigram": round(unigram_loss(comparison.corpora.shards_for(recipe), in_bytes), 4),
                 "unit": "bits per byte" if in_bytes else "nats per prediction",
                 "seed": run.seed,
                 "steps": run.steps,
@@ -172,6 +178,20 @@ def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
+    """Return the loss of predicting each held-out token by its frequency in the training text.
+
+    Args:
+        text: the text.
+        in_bytes: whether in bits per byte, or else in nats per token.
+    """
+    tokens, heldout = text.train.tokens[:COUNTED], text.heldout.tokens[:COUNTED]
+    counts = np.bincount(tokens, minlength=int(max(tokens.max(), heldout.max())) + 1) + 1.0
+    nats = float(-np.log(counts / counts.sum())[heldout].mean())
+    held = text.counts[HELDOUT]
+    return nats * held.tokens / held.bytes / math.log(2) if in_bytes else nats
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
 TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
+PLATEAU = 0.97  # of the unigram loss, above which a run still lies on that plateau
 FEWEST_SIZES = 4  # of a budget, to find its best one
 # Other names under which tables have a column, in small letters with underscores for blanks.
 ALIASES = {
@@ -27,6 +28,7 @@ ALIASES = {
     "flops": ("training_flops", "training_flop", "compute", "compute_budget", "c"),
     "loss": ("final_loss", "eval_loss", "heldout_loss"),
     "parameters_without_embeddings": ("non_embedding_parameters",),
+    "unigram": ("unigram_loss",),
 }
 NUMBERS = tuple(ALIASES)
 TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
@@ -47,6 +49,7 @@ class RunColumns:
         run: name of the run; default: parameters and seed, where there are checkpoints.
         tokenizer: its name; one in each family.
         parameters_without_embeddings: fitted as well.
+        unigram: the loss of token frequencies; runs that are not yet below it say nothing of size.
     """
 
     parameters: str = ""
@@ -59,6 +62,7 @@ class RunColumns:
     run: str = ""
     tokenizer: str = ""
     parameters_without_embeddings: str = ""
+    unigram: str = ""
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,17 @@ def _family(
     """Return the runs of a family, checked."""
     arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
     of_family = f"family {family}: " if family else ""
+    if (unigram := arrays.pop("unigram", None)) is not None:
+        is_learned = arrays["loss"] < PLATEAU * unigram
+        if left := int((~is_learned).sum()):
+            kept = np.flatnonzero(is_learned)
+            line = f"left out: {left} runs that have learned little but the frequency of tokens"
+            notes = (*notes, line)
+            arrays = {key: array[kept] for key, array in arrays.items()}
+            values = {key: [of[int(n)] for n in kept] for key, of in values.items()}
+            sources = [sources[int(n)] for n in kept]
+        if not len(arrays["loss"]):
+            raise UserError(f"{of_family}no run has learned more than the frequency of tokens")
     if len(names := sorted(set(values.get("tokenizer", ())))) > 1:
         raise UserError(
             f"{of_family}runs of several tokenizers ({', '.join(names)}), whose losses do not "

@@ -61,6 +61,9 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert names == [("8", 1), ("8", 3), ("16", 1), ("16", 3)]
     assert all(int(row["parameters_without_embeddings"]) < int(row["parameters"]) for row in rows)
     assert {row["unit"] for row in rows} == {"bits per byte"}
+    (unigram,) = {float(row["unigram"]) for row in rows}
+    first = float(rows[0]["loss"])
+    assert first < 2 * unigram and unigram < 8
     less, more = (next((out / "runs").glob(f"8-{name}-1/")) for name in ("4e7", "1-2e8"))
     begun = Run(more).noted["branched"]
     assert begun["run"] == str(less.resolve())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foreword.errors import UserError
 from foreword.scaling.fit import FamilyFit, fit_runs
 from foreword.scaling.law import Law, losses
 from foreword.scaling.runs import read_runs
@@ -176,6 +177,16 @@ def test_residuals_far_above_the_seed_noise_are_marked() -> None:
     for row in rows:
         row["loss"] += 0.3 * (row["parameters"] > middle)
     assert any("far above the seed noise" in m for m in fit(rows).methods["direct"].marks)
+
+
+def test_runs_on_the_unigram_plateau_are_left_out() -> None:
+    rows = [row | {"unigram": 6.0} for row in runs_on(SURFACES[1][0], sizes=7)]
+    stuck = rows[0] | {"loss": 5.9, "flops": 1.001 * rows[0]["flops"]}
+    (runs,) = read_runs([*rows, stuck])
+    assert len(runs.loss) == len(rows)
+    assert any("left out: 1 runs that have learned little" in note for note in runs.notes)
+    with pytest.raises(UserError, match="no run has learned more"):
+        read_runs([row | {"unigram": 1e-3} for row in rows])
 
 
 def test_parameters_with_and_without_embeddings_are_both_fitted() -> None:

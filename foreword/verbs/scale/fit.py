@@ -96,6 +96,8 @@ class Fit(ScaleVerb[ScalingLaws]):
         tokenizer: column of the tokenizer; default: tokenizer.
         parameters_without_embeddings: column of a second count, which gets a law too; default:
             parameters_without_embeddings.
+        unigram: column of the loss of token frequencies alone, at which runs are left out; default:
+            unigram.
     """
 
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
@@ -116,6 +118,7 @@ class Fit(ScaleVerb[ScalingLaws]):
     run: str = ""
     tokenizer: str = ""
     parameters_without_embeddings: str = ""
+    unigram: str = ""
 
     def __call__(self) -> ScalingLaws:
         from foreword.reports.scaling import write_laws
