@@ -34,6 +34,7 @@ from foreword.train.budget import Budget
 
 LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
 ROWS = "runs.csv"
+NEEDED = ("size", "settings", "seed", "parameters", "tokens", "flops", "loss")
 COUNTED = 10_000_000  # tokens, for the frequencies
 # Settings that say where and how often, not what is learned.
 MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
@@ -43,13 +44,16 @@ MACHINE |= {"activation_checkpointing"}
 Row = Mapping[str, Any]
 
 
-def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> Grid | None:
+def ladder(
+    grid: Grid, budgets: Sequence[float], known: Sequence[Row] = (), most: int | None = None
+) -> Grid | None:
     """Return the grid of a ladder: a cell for each size and budget that is not known.
 
     Args:
         grid: a cell for each size, with schedule wsd.
         budgets: in FLOPs.
         known: rows of runs that are finished; those of the same settings need not be run again.
+        most: budgets of a size, the smallest first; None for all.
 
     Returns:
         The grid; None if all is known.
@@ -58,7 +62,7 @@ def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> G
         UserError: fewer than two budgets have a size with enough steps, or a size has no decay to
             branch off.
     """
-    ascending = sorted(set(budgets))
+    ascending = sorted({float(f"{flops:g}") for flops in budgets})
     if len(ascending) < 2:
         raise UserError("--flops: several budgets are needed, as in --flops 1e12,3e12,1e13")
     done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
@@ -74,9 +78,7 @@ def ladder(grid: Grid, budgets: Sequence[float], known: Sequence[Row] = ()) -> G
         tokens = LEAST_STEPS * recipe.rows_per_step * recipe.packing.length
         enough[size.name] = 6.0 * sum(count_parameters(recipe).values()) * tokens
         before = ""
-        for flops in ascending:
-            if flops < enough[size.name]:
-                continue
+        for flops in [flops for flops in ascending if flops >= enough[size.name]][:most]:
             name = f"{size.name}-{flops:g}".replace("e+0", "e").replace("e+", "e")
             alone = replace(size, label=name, budget=Budget("flops", flops))
             longer = Cell(size.recipe, name, budget=alone.budget, after=before)
@@ -143,10 +145,11 @@ def settings_key(recipe: Recipe) -> str:
     return digest([{**table, **others}])[:12]
 
 
-def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
+def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[dict[str, Any]]:
     """Return a row for each finished run, as `foreword scale fit` reads them.
 
-    The loss is in bits per byte where all of the text is predicted, else in nats per prediction.
+    Rows that are known come first, but those of runs that are here again. The loss is in bits per
+    byte where all of the text is predicted, else in nats per prediction.
     """
     comparison, rows = results.comparison, []
     cells = {cell.name: cell for cell in comparison.grid.cells}
@@ -177,7 +180,10 @@ def rows_of(results: Results, family: str) -> list[dict[str, Any]]:
                 "settings": settings_key(recipe),
             }
         )
-    return rows
+    keys = ("size", "settings", "seed")
+    here = {tuple(str(row[key]) for key in keys) for row in rows}
+    others = [dict(row) for row in known if tuple(str(row[key]) for key in keys) not in here]
+    return [*others, *rows]
 
 
 def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
@@ -200,9 +206,14 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: it cannot be read, or has not their columns.
     """
-    rows = [dict(row) for _, row in read_table(file).sound_rows()]
-    if missing := {"size", "settings", "seed", "loss"} - set(rows[0] if rows else ()):
-        raise UserError(f"{file}: has no column '{min(missing)}'; is it a {ROWS} of a ladder?")
+    table, rows = read_table(file), []
+    for number, row in table.sound_rows():
+        if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
+            where = table.source_of(number)
+            raise UserError(f"{where}: has no '{missing[0]}'; is it a {ROWS} of a ladder?")
+        if not 0 < float(row["loss"]) < math.inf:
+            raise UserError(f"{table.source_of(number)}: loss: must be above 0 and finite")
+        rows.append(dict(row))
     return rows
 
 

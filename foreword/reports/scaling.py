@@ -111,9 +111,11 @@ def write_laws(
     out.mkdir(parents=True, exist_ok=True)
     laws = {}
     for fit in fits:
+        ending = "" if fit.counted == "all" else "-without-embeddings"
+        family = re.sub(r"[^\w.-]+", "_", fit.runs.family or "all").strip(".")
+        name = f"{family}{ending}.toml"
+        (out / name).unlink(missing_ok=True)  # of an earlier fit
         if (law := fit.law(*about)) is not None:
-            ending = "" if fit.counted == "all" else "-without-embeddings"
-            name = re.sub(r"[^\w.-]+", "_", law.family) + f"{ending}.toml"
             laws[name] = law
             law.save(out / name)
     _write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
@@ -275,7 +277,8 @@ def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
                 parabola = np.polyval(found.curve, np.log10(tokens))
                 axes.plot(sizes, parabola, color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
         low, high = runs.loss.min(), runs.loss.max()
-        axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+        margin = 0.06 * max(high - low, 1e-3 * high)
+        axes.set_ylim(low - margin, high + margin)
         axes.set_xscale("log")
         _finish(axes, "parameters", "loss")
         where = "outside right upper" if size == "wide" else "outside lower center"
@@ -305,7 +308,8 @@ def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
         axes.set_xscale("log")
         axes.set_yscale("log")
         _finish(axes, "training FLOPs", "tokens")
-        drawing.legend(frameon=False, loc="outside lower center", ncols=2)
+        if any(not found.refused for found in fit.methods.values()):
+            drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
 
 

@@ -317,8 +317,8 @@ def _direct(
     sizes = np.stack([best_sizes(fits, c, rule) for c in budgets])
     with np.errstate(all="ignore"):
         tokens = np.log10(budgets[:, None] / per_token(rule, sizes))
-    slopes = (tokens[1] - tokens[0]) / np.log10(budgets[1] / budgets[0])
-    levels = tokens[0] - slopes * np.log10(budgets[0])
+        slopes = (tokens[1] - tokens[0]) / np.log10(budgets[1] / budgets[0])
+        levels = tokens[0] - slopes * np.log10(budgets[0])
     law = PowerLaw(float(slopes[0]), float(levels[0]))
     return LawFit(law, np.stack([slopes, levels], 1)[1:], refused, tuple(marks))
 
@@ -362,6 +362,9 @@ def _envelope(runs: Runs, draws: Array) -> LawFit:
     if math.isnan(law.exponent):
         return LawFit(law, refused="one run alone is on the envelope: no later one is better")
     count = len(envelope.items(runs.loss))
+    if count == len(runs.loss):
+        why = "all runs are on the envelope: at no FLOPs was one size better than another"
+        return LawFit(law, refused=why)
     marks = [f"{count} runs lie on the envelope"] if count < 5 else []
     return _with_draws(law, [through(draw > 0) for draw in draws], marks)
 

@@ -19,6 +19,7 @@ from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
 TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
+FAR_FROM_SIX = 20.0  # times 6 N D, from which FLOPs are said to be so
 PLATEAU = 0.97  # of the unigram loss, above which a run still lies on that plateau
 FEWEST_SIZES = 4  # of a budget, to find its best one
 # Other names under which tables have a column, in small letters with underscores for blanks.
@@ -159,6 +160,8 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     """
     table = given_table(source, "table")
     if table is None and isinstance(source, str | PathLike):
+        if Path(source).is_dir():
+            raise UserError(f"{source}: is a folder; give a table of runs")
         table = read_table(Path(source))
     elif table is None:
         table = records_table(list(items_of(source, "table")), "table", ("parameters",))
@@ -245,6 +248,10 @@ def _derive(values: dict[str, list[Any]]) -> list[str]:
         pairs = zip(values["tokens"], values["parameters"], strict=True)
         values["flops"] = [6 * n * d for d, n in pairs]
         return ["the table has no FLOPs: taken as 6 x parameters x tokens"]
+    columns = (values[key] for key in ("flops", "parameters", "tokens"))
+    ratio = float(np.median([c / (6 * n * d) for c, n, d in zip(*columns, strict=True)]))
+    if not 1 / FAR_FROM_SIX < ratio < FAR_FROM_SIX:
+        return [f"FLOPs are {ratio:.3g} times 6 x parameters x tokens: are the units right?"]
     return []
 
 

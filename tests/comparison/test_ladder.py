@@ -30,6 +30,9 @@ CELLS = [
     for width in (8, 16)
 ]
 
+GOOD = ", ".join(
+    f'"{name}": "1"' for name in ("size", "settings", "seed", "parameters", "tokens", "flops")
+)
 LATER = {"recipe": "decoder.toml", "budget": {"unit": "flops", "amount": 2e9}}
 
 
@@ -74,10 +77,31 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert run(grid, out) == 0
     assert at == {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
     capsys.readouterr()
+    before = (out / "runs.csv").read_text()
+    assert run(grid, out, "--rates", "0.5,1,2", "--dry-run") == 0
+    assert (out / "runs.csv").read_text() == before
+    assert run("scale_decoder", out, "--data", str(folder / "text")) == 2
+    assert f"holds the ladder of {Path(grid).stem}; choose another" in capsys.readouterr().err
     known = ["--known", str(out / "runs.csv")]
     assert run(grid, tmp_path / "known", *known, "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 4
     assert not (tmp_path / "known" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"size": "8"}', "has no 'settings'"),
+        (f'{{{GOOD}, "loss": "nan"}}', "loss: must be above 0"),
+    ],
+)
+def test_known_runs_are_checked(
+    row: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "k.jsonl").write_text(f'{{{GOOD}, "loss": "4"}}\n{row}\n')
+    assert run(write(folder), tmp_path / "o", "--known", str(tmp_path / "k.jsonl")) == 2
+    error = capsys.readouterr().err
+    assert f"k.jsonl:2: {message}" in error and error.count("\n") == 1
 
 
 def test_what_goes_on_from_a_failed_run_is_left_out(folder: Path, tmp_path: Path) -> None:

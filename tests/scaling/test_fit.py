@@ -179,6 +179,21 @@ def test_residuals_far_above_the_seed_noise_are_marked() -> None:
     assert any("far above the seed noise" in m for m in fit(rows).methods["direct"].marks)
 
 
+def test_an_envelope_of_all_runs_and_minima_of_equal_losses_are_refused() -> None:
+    together = [row | {"tokens": 20 * row["parameters"]} for row in runs_on(SURFACES[1][0])]
+    for row in together:
+        row["flops"] = 6 * row["parameters"] * row["tokens"]
+        row["loss"] = 1 + row["flops"] ** -0.01
+    assert fit(together).methods["envelope"].refused
+    equal = [row | {"loss": 3.0} for row in runs_on(SURFACES[1][0])]
+    assert fit(equal).methods["envelope"].refused and fit(equal).methods["isoflop"].refused
+
+
+def test_flops_in_other_units_are_noted() -> None:
+    (runs,) = read_runs([row | {"flops": 1e-6 * row["flops"]} for row in runs_on(SURFACES[0][0])])
+    assert any("are the units right?" in note for note in runs.notes)
+
+
 def test_runs_on_the_unigram_plateau_are_left_out() -> None:
     rows = [row | {"unigram": 6.0} for row in runs_on(SURFACES[1][0], sizes=7)]
     stuck = rows[0] | {"loss": 5.9, "flops": 1.001 * rows[0]["flops"]}

@@ -123,21 +123,39 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         family = name.removeprefix("scale_")
         known = [row for row in known if row.get("family", family) == family]
         sizes, budgets = self._grid(), _numbers(self.flops, "--flops")
+        self._require_same_family(out / ladder.ROWS, family)
         rule, done, rows = "", None, known
         if self.rates is not None:
-            sizes, rule, done = self._tuned(sizes, budgets[:2], family)
-        if done is None or (done.is_done and not self.dry_run):
-            grid = ladder.ladder(sizes, budgets, known)
-            done = None if grid is None else self._trained(grid, out)
-            rows = [*known, *ladder.rows_of(done.results, family)] if done else known
-        ladder.write_rows(out / ladder.ROWS, rows)
+            sizes, rule, done = self._tuned(sizes, budgets, family)
         laws, why = None, "nothing was trained"
+        if done is not None and (self.dry_run or not done.is_done):
+            return ScaledRuns(out, tuple(rows), laws, why, done)
+        grid = ladder.ladder(sizes, budgets, known)
+        done = None if grid is None else self._trained(grid, out)
         if not self.dry_run:
+            rows = known if done is None else ladder.rows_of(done.results, family, known)
+            ladder.write_rows(out / ladder.ROWS, rows)
+            unit = str(rows[-1].get("unit", "")) if rows else ""
+            text = ", ".join(map(str, sizes.data))
             try:
-                laws = Fit(out / ladder.ROWS, out / "laws", resamples=self.resamples)()
+                laws = Fit(
+                    out / ladder.ROWS, out / "laws", resamples=self.resamples, unit=unit, text=text
+                )()
             except UserError as error:
                 why = f"no laws: {error}"
         return ScaledRuns(out, tuple(rows), laws, "" if laws else why, done, rule)
+
+    def _require_same_family(self, file: Path, family: str) -> None:
+        """Check that the runs of the folder, if there are any, are of the family.
+
+        Raises:
+            UserError: they are of another.
+        """
+        from foreword.comparison.ladder import read_rows
+
+        names = {str(row.get("family")) for row in read_rows(file)} if file.is_file() else set()
+        if other := sorted(names - {family}):
+            raise UserError(f"{file}: holds the ladder of {other[0]}; choose another --out")
 
     def _tuned(
         self, sizes: Grid, budgets: Sequence[float], family: str
@@ -149,8 +167,10 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
 
         out = Path(self.out)
         assert self.rates is not None
-        tried = ladder.with_rates(sizes, _numbers(self.rates, "--rates"))
-        grid = ladder.ladder(tried, budgets)
+        factors = _numbers(self.rates, "--rates")
+        if len(factors) < 3:
+            raise UserError("--rates: give three factors or more, as in 0.5,1,2")
+        grid = ladder.ladder(ladder.with_rates(sizes, factors), budgets, most=2)
         assert grid is not None
         done = self._trained(grid, out)
         rows = ladder.rows_of(done.results, family)
@@ -161,7 +181,7 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         ladder.write_rows(out / "rates.csv", rows)
         atomic.write_text(out / "rates.html", rates_page(family, found, rule))
         if rule is not None:
-            sizes = ladder.with_rule(sizes, rule, budgets[-1])
+            sizes = ladder.with_rule(sizes, rule, max(one.flops for one in found))
         return sizes, rule_line(rule), done
 
     def _trained(self, grid: Grid, out: Path) -> Compared:
