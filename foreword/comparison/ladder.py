@@ -20,7 +20,7 @@ from foreword.comparison.keys import without_labels
 from foreword.comparison.results import Results
 from foreword.comparison.sweep import SEED
 from foreword.data.fingerprint import digest
-from foreword.data.prepared_text import HELDOUT, PreparedText
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.formatting import power
@@ -158,6 +158,7 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
         recipe = comparison.recipes[cell.name, run.seed]
         parts = count_parameters(recipe, comparison.corpora.tokenizer_for(recipe).vocab)
         in_bytes = run.bits_per_byte is not None
+        text = comparison.corpora.shards_for(recipe)
         rows.append(
             {
                 "family": family,
@@ -167,11 +168,12 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "parameters": run.parameters,
                 "parameters_without_embeddings": run.parameters - parts.get("embedding", 0),
                 "tokens": run.tokens,
+                "unique_tokens": min(run.tokens, text.counts[TRAIN].tokens),
                 "flops": run.flops,
                 "budget": recipe.train.flops,
                 "lr": recipe.optimizer.lr,
                 "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
-                "unigram": round(unigram_loss(comparison.corpora.shards_for(recipe), in_bytes), 4),
+                "unigram": round(unigram_loss(text, in_bytes), 4),
                 "unit": "bits per byte" if in_bytes else "nats per prediction",
                 "seed": run.seed,
                 "steps": run.steps,

@@ -23,6 +23,7 @@ from foreword.reports.tables import Table
 from foreword.scaling.fit import METHODS, FamilyFit
 from foreword.scaling.law import Law, losses, per_token
 from foreword.scaling.optima import Envelope
+from foreword.scaling.repeated import FORMS
 from foreword.scaling.surface import NAMES
 from foreword.tables.write import SourcedRow, writing_rows
 
@@ -78,6 +79,27 @@ def value_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
+def repeated_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each value that the laws of repeated text add, and for their errors."""
+    rows = []
+    for form, found in fit.repeated.items():
+        for name in FORMS[form]:
+            between = found.intervals[name]
+            rows.append(
+                {
+                    "law": form.replace("_", "-"),
+                    "value": name,
+                    "fit": figure(found.values[name]),
+                    "interval": interval(*between) if between else "",
+                    "error": f"{100 * found.error:.2f} %",
+                    "held out": ""
+                    if found.held_out_error is None
+                    else f"{100 * found.held_out_error:.2f} %",
+                }
+            )
+    return rows
+
+
 def remarks_of(fit: FamilyFit) -> list[str]:
     """Return what is wrong with each method, and what else a reader should know."""
     lines: dict[str, None] = {}
@@ -88,7 +110,8 @@ def remarks_of(fit: FamilyFit) -> list[str]:
             lines[f"{TITLES[name].partition(',')[0]} refused: {found.refused}"] = None
         for mark in () if found.refused else found.marks:
             lines[f"{TITLES[name].partition(',')[0]}: {mark}"] = None
-    return [*lines, *fit.notes]
+    marks = [f"{name.replace('_', '-')}: {f.mark}" for name, f in fit.repeated.items() if f.mark]
+    return [*lines, *marks, *fit.notes]
 
 
 def write_laws(
@@ -226,6 +249,8 @@ def _section(fit: FamilyFit) -> str:
             ]
         )
     )
+    if fit.repeated:
+        parts += ["<h3>Text read several times</h3>", _table(repeated_rows(fit))]
     if fit.held_out:
         parts += ["<h3>The largest budget, forecast</h3>", _table(_held_rows(fit))]
     return "\n".join(parts)

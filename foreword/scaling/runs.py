@@ -30,6 +30,8 @@ ALIASES = {
     "loss": ("final_loss", "eval_loss", "heldout_loss"),
     "parameters_without_embeddings": ("non_embedding_parameters",),
     "unigram": ("unigram_loss",),
+    "unique_tokens": ("unique_d",),
+    "epochs": (),
 }
 NUMBERS = tuple(ALIASES)
 TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
@@ -51,6 +53,8 @@ class RunColumns:
         tokenizer: its name; one in each family.
         parameters_without_embeddings: fitted as well.
         unigram: the loss of token frequencies; runs that are not yet below it say nothing of size.
+        unique_tokens: of the text; fewer than the tokens where it is read several times.
+        epochs: instead of the unique tokens.
     """
 
     parameters: str = ""
@@ -64,6 +68,8 @@ class RunColumns:
     tokenizer: str = ""
     parameters_without_embeddings: str = ""
     unigram: str = ""
+    unique_tokens: str = ""
+    epochs: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ class Runs:
         run: number of the run that was measured, (items,); of a run's checkpoints the same.
         cell: number of the size and budget, (items,); seeds share it.
         without_embeddings: parameters without embeddings, (items,), or None.
+        unique_tokens: of the text, (items,), or None.
         notes: what was derived or left unread.
     """
 
@@ -90,7 +97,14 @@ class Runs:
     run: Array
     cell: Array
     without_embeddings: Array | None = None
+    unique_tokens: Array | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def epochs(self) -> Array:
+        """How often each run read its text, (items,); below 1 if not to its end."""
+        whole: Array = np.ones(len(self.tokens))
+        return whole if self.unique_tokens is None else self.tokens / self.unique_tokens
 
     def where(self, chosen: Array) -> Runs:
         """Return some of the items, by truth values or numbers."""
@@ -239,20 +253,24 @@ def _number(value: Any, where: str) -> float:
 
 
 def _derive(values: dict[str, list[Any]]) -> list[str]:
-    """Add tokens or FLOPs where the table lacks them, and say so."""
+    """Add tokens, FLOPs and unique tokens where the table lacks them, and say so."""
+    notes = []
     if "tokens" not in values:
         pairs = zip(values["flops"], values["parameters"], strict=True)
         values["tokens"] = [c / (6 * n) for c, n in pairs]
-        return ["the table has no tokens: taken as FLOPs / (6 x parameters)"]
-    if "flops" not in values:
+        notes = ["the table has no tokens: taken as FLOPs / (6 x parameters)"]
+    elif "flops" not in values:
         pairs = zip(values["tokens"], values["parameters"], strict=True)
         values["flops"] = [6 * n * d for d, n in pairs]
-        return ["the table has no FLOPs: taken as 6 x parameters x tokens"]
+        notes = ["the table has no FLOPs: taken as 6 x parameters x tokens"]
     columns = (values[key] for key in ("flops", "parameters", "tokens"))
     ratio = float(np.median([c / (6 * n * d) for c, n, d in zip(*columns, strict=True)]))
     if not 1 / FAR_FROM_SIX < ratio < FAR_FROM_SIX:
-        return [f"FLOPs are {ratio:.3g} times 6 x parameters x tokens: are the units right?"]
-    return []
+        notes = [f"FLOPs are {ratio:.3g} times 6 x parameters x tokens: are the units right?"]
+    if "epochs" in values and "unique_tokens" not in values:
+        pairs = zip(values["tokens"], values["epochs"], strict=True)
+        values["unique_tokens"] = [d / epochs for d, epochs in pairs]
+    return notes
 
 
 def _family(
@@ -278,8 +296,8 @@ def _family(
             "compare; fit each apart, as a family"
         )
     # Each row is another run, seed or checkpoint.
-    told_apart = [values[key] for key in ("parameters", "tokens", "flops") if key in values]
-    told_apart += [values[key] for key in ("seed", "checkpoint", "run") if key in values]
+    keys = ("parameters", "tokens", "flops", "unique_tokens", "seed", "checkpoint", "run")
+    told_apart = [values[key] for key in keys if key in values]
     seen: dict[tuple[Any, ...], str] = {}
     for key, source in zip(zip(*told_apart, strict=True), sources, strict=True):
         if key in seen:
@@ -306,6 +324,8 @@ def _family(
     else:
         run = np.arange(count)
     cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
+    if "unique_tokens" in arrays:
+        cell = _numbered(list(zip(cell, arrays["unique_tokens"], strict=True)))
     return Runs(
         family,
         arrays["parameters"],
@@ -315,6 +335,7 @@ def _family(
         run,
         cell,
         arrays.get("parameters_without_embeddings"),
+        arrays.get("unique_tokens"),
         notes,
     )
 

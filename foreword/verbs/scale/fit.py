@@ -42,12 +42,14 @@ class ScalingLaws(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the methods of each family, what to know of them, and where all is."""
-        from foreword.reports.scaling import method_rows, remarks_of, value_rows
+        from foreword.reports.scaling import method_rows, remarks_of, repeated_rows, value_rows
 
         parts: list[Part] = []
         for fit in self.fits:
             parts.append(ResultTable(method_rows(fit), f"{fit.name}: optimal tokens"))
             parts.append(ResultTable(value_rows(fit), "L = E + A / N^alpha + B / D^beta"))
+            if fit.repeated:
+                parts.append(ResultTable(repeated_rows(fit), "text read several times"))
             parts += map(Remark, remarks_of(fit))
         names = ", ".join(str(self.out / name) for name in self.laws) or None
         return [*parts, Facts({"page": self.page, "laws": names})]
@@ -98,6 +100,9 @@ class Fit(ScaleVerb[ScalingLaws]):
             parameters_without_embeddings.
         unigram: column of the loss of token frequencies alone, at which runs are left out; default:
             unigram.
+        unique_tokens: column of the unique tokens, for laws of repeated text; default:
+            unique_tokens.
+        epochs: column of the epochs, instead of unique tokens; default: epochs.
     """
 
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
@@ -119,6 +124,8 @@ class Fit(ScaleVerb[ScalingLaws]):
     tokenizer: str = ""
     parameters_without_embeddings: str = ""
     unigram: str = ""
+    unique_tokens: str = ""
+    epochs: str = ""
 
     def __call__(self) -> ScalingLaws:
         from foreword.reports.scaling import write_laws
