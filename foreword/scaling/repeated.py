@@ -98,7 +98,8 @@ def fit_repeated(runs: Runs, fitted: Array, draws: Array) -> tuple[dict[str, Rep
         return {}, ""
     seen, unseen = runs.where(fitted), runs.where(~fitted)
     epochs = seen.epochs
-    again = int((epochs > ONCE).sum())
+    if not (again := int((epochs > ONCE).sum())):
+        return {}, ""
     levels = len(np.unique(np.round(np.log(epochs[epochs > ONCE]), 1)))
     if again < FEWEST_REPEATED or levels < 2 or len(epochs) < FEWEST_VALUES + 1:
         return {}, (

@@ -48,8 +48,9 @@ def test_muennighoffs_half_life() -> None:
     assert worth == pytest.approx([3.7254, 1 + 15.387756 * (1 - 1 / math.e), 16.387756], rel=1e-4)
 
 
-def test_unrepeated_text_gets_one_line_and_no_law() -> None:
-    (runs,) = read_runs(rows_of("additive", (1.0, 1.02)))
+@pytest.mark.parametrize(("epochs", "lines"), [((1.0, 1.02), 0), ((1.0, 4.0), 1)])
+def test_text_that_is_hardly_repeated_has_no_law(epochs: tuple[float, ...], lines: int) -> None:
+    (runs,) = read_runs(rows_of("additive", epochs))
     (found,) = fit_runs(runs, resamples=3)
     assert found.repeated == {}
-    assert sum("read text again" in note for note in found.notes) == 1
+    assert sum("read text again" in note for note in found.notes) == lines
