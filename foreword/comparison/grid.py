@@ -182,6 +182,9 @@ class Grid(Ranged):
             if cell.after and cell.after not in above:
                 raise ValueError(f"cell '{cell.name}': after: no cell above is '{cell.after}'")
             above.add(cell.name)
+            before = self.before(cell)
+            if before is not None and before.recipe != cell.recipe:
+                raise ValueError(f"cell '{cell.name}': recipe: must be that of '{before.name}'")
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -262,6 +265,12 @@ class Grid(Ranged):
         budget = self.budget_of(cell)
         if (before := self.before(cell)) is not None:
             assert budget is not None
+            less = self.budget_of(before)
+            if less is not None and less.amount >= budget.amount:
+                raise UserError(
+                    f"cell '{cell.name}': budget: must be larger than that of '{before.name}', "
+                    "from which it goes on"
+                )
             return going_on(self.recipe(before, seed), budget)
         over = [self.set, cell.set, as_table(values or {})]
         try:

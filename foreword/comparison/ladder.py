@@ -213,7 +213,11 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
         if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
             where = table.source_of(number)
             raise UserError(f"{where}: has no '{missing[0]}'; is it a {ROWS} of a ladder?")
-        if not 0 < float(row["loss"]) < math.inf:
+        try:
+            is_loss = 0 < float(row["loss"]) < math.inf
+        except ValueError:
+            is_loss = False
+        if not is_loss:
             raise UserError(f"{table.source_of(number)}: loss: must be above 0 and finite")
         rows.append(dict(row))
     return rows

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError, nearest
+from foreword.scaling.columns import RunColumns
 from foreword.tables.given import given_table, items_of, records_table
 from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable
@@ -35,41 +36,6 @@ ALIASES = {
 }
 NUMBERS = tuple(ALIASES)
 TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
-
-
-@dataclass(frozen=True)
-class RunColumns:
-    """The names of the columns; "" for the usual name, if the table has it.
-
-    Attributes:
-        parameters: of the model, all of them.
-        tokens: trained on.
-        flops: of training.
-        loss: held-out, at the end.
-        family: a law is fitted to each.
-        seed: tells repeats of a run apart.
-        checkpoint: tells measurements of one run apart.
-        run: name of the run; default: parameters and seed, where there are checkpoints.
-        tokenizer: its name; one in each family.
-        parameters_without_embeddings: fitted as well.
-        unigram: the loss of token frequencies; runs that are not yet below it say nothing of size.
-        unique_tokens: of the text; fewer than the tokens where it is read several times.
-        epochs: instead of the unique tokens.
-    """
-
-    parameters: str = ""
-    tokens: str = ""
-    flops: str = ""
-    loss: str = ""
-    family: str = ""
-    seed: str = ""
-    checkpoint: str = ""
-    run: str = ""
-    tokenizer: str = ""
-    parameters_without_embeddings: str = ""
-    unigram: str = ""
-    unique_tokens: str = ""
-    epochs: str = ""
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     [
         ('{"size": "8"}', "has no 'settings'"),
         (f'{{{GOOD}, "loss": "nan"}}', "loss: must be above 0"),
+        (f'{{{GOOD}, "loss": "low"}}', "loss: must be above 0"),
     ],
 )
 def test_known_runs_are_checked(
@@ -145,6 +146,7 @@ def test_bad_ladders_are_one_line(
     ("cells", "message"),
     [
         ([CELLS[0], {**LATER, "after": "9"}], "no cell above is '9'"),
+        ([CELLS[0], {**LATER, "after": "8", "recipe": "encoder.toml"}], "recipe: must be that of"),
         ([CELLS[0], {"recipe": "decoder.toml", "after": "8"}], "give only a larger budget"),
         ([{**LATER, "budget": {"unit": "steps", "amount": 9}}], "budget: give it in flops"),
     ],
@@ -170,3 +172,11 @@ def test_rates_are_tried_and_a_rule_is_used(
     used = {(row["width"], row["lr"]) for row in shown["runs"]}
     assert len(used) == 2  # one rate for each width, at both budgets
     assert "layers beside the points" in (out / "rates.html").read_text()
+
+
+def test_a_cell_goes_on_to_a_larger_budget_alone(folder: Path) -> None:
+    cells = [CELLS[0], {**LATER, "label": "more", "after": "8"}]
+    budget = {"unit": "flops", "amount": 3e9}
+    grid = load_grid(grids.write_grid(folder, budget=budget, tasks=None, set=SETS, cells=cells))
+    with pytest.raises(ladder.UserError, match="cell 'more': budget: must be larger"):
+        grid.recipe(grid.cells[1], 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from foreword.disk import atomic
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
+from foreword.scaling.columns import RunColumns
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import Flag, PathName
 from foreword.verbs._groups import Examples
@@ -69,7 +70,7 @@ class ScalingLaws(Result):
 
 
 @dataclass(frozen=True)
-class Fit(ScaleVerb[ScalingLaws]):
+class Fit(RunColumns, ScaleVerb[ScalingLaws]):
     """Fit scaling laws to a table of finished runs, by three methods side by side.
 
         foreword.scale.fit("runs.csv").laws
@@ -87,22 +88,6 @@ class Fit(ScaleVerb[ScalingLaws]):
         unit: of the loss, for the law's file.
         text: that the losses are of, for the law's file.
         machine: that trained, for the law's file.
-        parameters: column of the parameters; default: parameters.
-        tokens: column of the tokens; default: tokens.
-        flops: column of the training FLOPs; default: flops.
-        loss: column of the loss; default: loss.
-        family: column of the family; default: family.
-        seed: column of the seed, which tells repeats apart; default: seed.
-        checkpoint: column that tells the measurements of a run apart; default: checkpoint.
-        run: column of the run's name; default: run.
-        tokenizer: column of the tokenizer; default: tokenizer.
-        parameters_without_embeddings: column of a second count, which gets a law too; default:
-            parameters_without_embeddings.
-        unigram: column of the loss of token frequencies alone, at which runs are left out; default:
-            unigram.
-        unique_tokens: column of the unique tokens, for laws of repeated text; default:
-            unique_tokens.
-        epochs: column of the epochs, instead of unique tokens; default: epochs.
     """
 
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
@@ -113,24 +98,11 @@ class Fit(ScaleVerb[ScalingLaws]):
     unit: str = "nats per token"
     text: str = ""
     machine: str = ""
-    parameters: str = ""
-    tokens: str = ""
-    flops: str = ""
-    loss: str = ""
-    family: str = ""
-    seed: str = ""
-    checkpoint: str = ""
-    run: str = ""
-    tokenizer: str = ""
-    parameters_without_embeddings: str = ""
-    unigram: str = ""
-    unique_tokens: str = ""
-    epochs: str = ""
 
     def __call__(self) -> ScalingLaws:
         from foreword.reports.scaling import write_laws
         from foreword.scaling.fit import fit_runs
-        from foreword.scaling.runs import RunColumns, read_runs
+        from foreword.scaling.runs import read_runs
 
         is_file = isinstance(self.table, str | PathLike)
         table = Path(self.table) if is_file else Path("table")  # type: ignore[arg-type]
