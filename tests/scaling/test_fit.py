@@ -328,3 +328,10 @@ def test_the_command_writes_a_page_tables_and_laws(
     assert pytest.approx(direct["E"]) == Law.load(out / "encoder.toml").E
     assert len((out / "runs.csv").read_text().splitlines()) == len(rows) + 1
     assert len((out / "methods.csv").read_text().splitlines()) == 9
+    # The other criterion is another fit; a wrong one is refused.
+    shown = ["scale", "fit", str(file), "--resamples", "5", "--json", "--criterion"]
+    assert run([*shown, "squares"]) == 0
+    other = json.loads(capsys.readouterr().out)["families"]["encoder"]["direct"]
+    assert other["E"] != direct["E"] and other["E"] == pytest.approx(direct["E"], rel=0.1)
+    assert run([*shown, "square"]) == 2
+    assert "--criterion: must be one of huber, squares" in capsys.readouterr().err

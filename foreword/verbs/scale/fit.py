@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from foreword.disk import atomic
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
+from foreword.errors import UserError
 from foreword.scaling.columns import RunColumns
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import Flag, PathName
@@ -19,6 +20,8 @@ from foreword.verbs.scale._contract import ScaleVerb
 if TYPE_CHECKING:
     from foreword.scaling.fit import FamilyFit
     from foreword.scaling.law import Law
+
+Criterion = Literal["huber", "squares"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +96,7 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
     out: PathName | None = None
     _: KW_ONLY
-    criterion: Literal["huber", "squares"] = "huber"
+    criterion: Annotated[Criterion, Flag(takes=str)] = "huber"
     resamples: Trainings = 1_000
     unit: str = "nats per token"
     text: str = ""
@@ -104,6 +107,9 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
         from foreword.scaling.fit import fit_runs
         from foreword.scaling.runs import read_runs
 
+        if self.criterion not in get_args(Criterion):
+            choices = ", ".join(get_args(Criterion))
+            raise UserError(f"--criterion: must be one of {choices}, got '{self.criterion}'")
         is_file = isinstance(self.table, str | PathLike)
         table = Path(self.table) if is_file else Path("table")  # type: ignore[arg-type]
         plain = table.name.partition(".")[0] or "table"
