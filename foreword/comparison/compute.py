@@ -17,11 +17,14 @@ from foreword.comparison.grid import GridTask, TaskExamples, read_examples
 from foreword.comparison.jobs import Job
 from foreword.comparison.margins import to_lines
 from foreword.comparison.probing import GridText, measure, measure_loss
+from foreword.data.prepared_text import PreparedText
+from foreword.disk import stored
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.branch import before_decay, branch
+from foreword.runs.measure import measure as measure_text
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.runs.stages import TRAINING, ProgressReporter, Silent
@@ -35,6 +38,7 @@ from foreword.tuning.result import as_json
 from foreword.tuning.run import Listeners, tune
 
 Content = dict[str, Any]
+BATCHES = "heldout_batches.json"  # in a run: the loss on each batch of held-out text, at the end
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,19 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
         if not is_trial:
             raise
         return _measured(run) | {"loss": None}
-    return _measured(run) if is_trial else {}
+    if is_trial:
+        return _measured(run)
+    if not recipe.data.sources:
+        _save_batches(inputs, run)
+    return {}
+
+
+def _save_batches(inputs: JobInputs, run: Path) -> None:
+    """Save the loss of a finished run on each batch of its held-out text."""
+    heldout = PreparedText.load(inputs.shards[0], verify=False).heldout
+    measured = measure_text(_trained(inputs), heldout)
+    if measured is not None and measured.batches:
+        stored.write(run / BATCHES, {"batches": measured.batches})
 
 
 def _measured(run: Path) -> Content:
