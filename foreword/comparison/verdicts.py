@@ -65,6 +65,7 @@ class Verdict:
         over: what the tests are over: "3 seeds", "1 seed and 200 examples"; "" without tests.
         cells: the cells compared, the best first.
         pairs: all pairs of them; none if nothing can be tested.
+        left_out: cells with fewer seeds than others, which are not compared.
         text: the verdict in words.
     """
 
@@ -73,6 +74,7 @@ class Verdict:
     over: str
     cells: tuple[str, ...]
     pairs: tuple[Pair, ...]
+    left_out: tuple[str, ...] = ()
     text: str = ""
 
 
@@ -114,7 +116,9 @@ def _loss_verdict(results: Results) -> Verdict | None:
     else:
         cells, differences, over = list(by_cell), *_over_batches(results, "", list(by_cell))
     means = {cell: float(np.mean(list(by_cell[cell].values()))) for cell in cells}
-    return _verdict(LOSS, metric, means, differences, over, lower=True)
+    left_out = tuple(cell for cell in by_cell if cell not in means)
+    verdict = _verdict(LOSS, metric, means, differences, over, lower=True)
+    return replace(verdict, left_out=left_out)
 
 
 def _comparable_losses(results: Results) -> tuple[dict[str, dict[int, float]], str]:
@@ -167,7 +171,9 @@ def _measure_verdict(results: Results, measure: Measure) -> Verdict | None:
             differences = unpaired_differences(spreads)
             over = f"1 seed and {spreads[0].count:,} questions" if differences else ""
     means = {name: float(np.mean(list(values[name].values()))) for name in names}
-    return _verdict(measure.name, metric, means, differences, over, lower=lower)
+    left_out = tuple(name for name in values if name not in means)
+    verdict = _verdict(measure.name, metric, means, differences, over, lower=lower)
+    return replace(verdict, left_out=left_out)
 
 
 def _over_seeds(
@@ -271,7 +277,8 @@ def _words(verdict: Verdict, of: str = "") -> str:
             if cell not in group and not any(frozenset((cell, one)) in apart for one in group):
                 group = (*group, cell)
         groups.append(tuple(sorted(group, key=cells.index)))
-    with_what = f" with {verdict.over}{of}"
+    fewer = f"; {_names(verdict.left_out)} left out, with fewer seeds" if verdict.left_out else ""
+    with_what = f" with {verdict.over}{of}{fewer}"
     if not parts:
         return f"{_names(cells)} cannot be told apart{with_what}"
     parts += [f"{_names(group)} cannot be told apart" for group in groups]

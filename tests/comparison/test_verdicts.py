@@ -75,6 +75,8 @@ def test_a_verdict_says_who_beats_whom_and_who_cannot_be_told_apart(
     assert verdicts._words(dataclasses.replace(verdict, pairs=())).startswith(
         "a has the best mean, but nothing can be tested"
     )
+    fewer = dataclasses.replace(verdict, left_out=("d",))
+    assert verdicts._words(fewer) == f"{expected}; d left out, with fewer seeds"
     assert verdicts._name("rows, all") == "'rows, all'"
 
 
