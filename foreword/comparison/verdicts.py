@@ -85,8 +85,7 @@ def verdicts(results: Results) -> list[Verdict]:
         return []
     found = [_loss_verdict(results)] if not grid.sources else []
     found += [_measure_verdict(results, measure) for measure in grid.measures]
-    of = " (these models, not their recipes)" if grid.seeds == 1 else ""
-    return [replace(one, text=_words(one, of)) for one in found if one is not None]
+    return [replace(one, text=_words(one, grid.seeds)) for one in found if one is not None]
 
 
 def notes(all_verdicts: Sequence[Verdict], seeds: int) -> list[str]:
@@ -248,8 +247,8 @@ def _verdict(
     return Verdict(measure, metric, over if pairs else "", tuple(ranked), tuple(pairs))
 
 
-def _words(verdict: Verdict, of: str = "") -> str:
-    """Return the verdict in words: who beats whom, and who cannot be told apart; `of` ends it."""
+def _words(verdict: Verdict, seeds: int) -> str:
+    """Return the verdict in words: who beats whom, and who cannot be told apart."""
     cells = verdict.cells
     if not verdict.pairs:
         why = "a test needs two seeds, or scores on the same text or examples"
@@ -278,6 +277,8 @@ def _words(verdict: Verdict, of: str = "") -> str:
                 group = (*group, cell)
         groups.append(tuple(sorted(group, key=cells.index)))
     fewer = f"; {_names(verdict.left_out)} left out, with fewer seeds" if verdict.left_out else ""
+    is_one = seeds == 1 or verdict.over.startswith("1 seed ")
+    of = " (these models, not their recipes)" if is_one else ""
     with_what = f" with {verdict.over}{of}{fewer}"
     if not parts:
         return f"{_names(cells)} cannot be told apart{with_what}"

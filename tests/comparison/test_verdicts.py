@@ -71,12 +71,12 @@ def test_a_verdict_says_who_beats_whom_and_who_cannot_be_told_apart(
         Pair(*pair, 1.0, 0.0, 0.01 if pair in apart.split() else 0.2) for pair in ("ab", "ac", "bc")
     )
     verdict = Verdict("loss", "loss", "3 seeds", tuple("abc"), pairs)
-    assert verdicts._words(verdict) == expected
-    assert verdicts._words(dataclasses.replace(verdict, pairs=())).startswith(
+    assert verdicts._words(verdict, 3) == expected
+    assert verdicts._words(dataclasses.replace(verdict, pairs=()), 1).startswith(
         "a has the best mean, but nothing can be tested"
     )
     fewer = dataclasses.replace(verdict, left_out=("d",))
-    assert verdicts._words(fewer) == f"{expected}; d left out, with fewer seeds"
+    assert verdicts._words(fewer, 3) == f"{expected}; d left out, with fewer seeds"
     assert verdicts._name("rows, all") == "'rows, all'"
 
 
@@ -115,6 +115,7 @@ def test_one_seed_is_tested_on_pieces_of_text_alone(folder: Path, tmp_path: Path
     (verdict,) = verdicts_of(results)
     assert verdict.over.startswith("1 seed and ")
     assert verdict.over.endswith(" pieces of text")
+    assert verdict.text.endswith("(these models, not their recipes)")
     losses = {run.cell: run.heldout_loss for run in results.runs}
     for pair in verdict.pairs:
         assert pair.difference == pytest.approx(
