@@ -53,6 +53,8 @@ class JobInputs:
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
         device: where a job that reads a run computes.
         start: the run that a pretraining goes on from, before its decay; None for the first step.
+        keeps_batches: whether a pretraining also saves its last loss on each batch of held-out
+            text, which verdicts on cells of one seed are tested on.
     """
 
     job: Job
@@ -62,6 +64,7 @@ class JobInputs:
     run: Path | None = None
     device: str = "auto"
     start: Path | None = None
+    keeps_batches: bool = False
 
     def absolute(self) -> JobInputs:
         """Return the inputs with absolute paths, for a process in another folder."""
@@ -131,7 +134,7 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
         return _measured(run) | {"loss": None}
     if is_trial:
         return _measured(run)
-    if not recipe.data.sources:
+    if inputs.keeps_batches:
         _save_batches(inputs, run)
     return {}
 

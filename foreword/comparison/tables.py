@@ -85,8 +85,7 @@ def notes(results: Results) -> list[str]:
     assert grid.budget is not None
     percent = f"{LEVEL:.0%}"
     # What the losses are, and whether they compare.
-    own = any(cell.budget for cell in grid.cells)
-    lines = [] if own else [f"Each cell: {grid.budget.describe()}."]
+    lines = [] if grid.has_budgets else [f"Each cell: {grid.budget.describe()}."]
     if grid.sources:
         lines.append(
             "Held-out losses are nats per prediction. That of a cell is the mean of its own "

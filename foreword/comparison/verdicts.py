@@ -81,7 +81,7 @@ class Verdict:
 def verdicts(results: Results) -> list[Verdict]:
     """Return the verdict of each measure on which two cells at one budget have a score."""
     grid = results.comparison.grid
-    if any(cell.budget for cell in grid.cells):
+    if grid.has_budgets:
         return []
     found = [_loss_verdict(results)] if not grid.sources else []
     found += [_measure_verdict(results, measure) for measure in grid.measures]
