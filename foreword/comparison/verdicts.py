@@ -94,8 +94,9 @@ def notes(all_verdicts: Sequence[Verdict], seeds: int) -> list[str]:
         return []
     line = (
         f"Verdicts are t tests between all pairs of cells, corrected for their number (Holm; "
-        f"{1 - LEVEL:.0%} in all): of what differs between cells on the same seeds, examples or "
-        "pieces of text, and of scores on questions; results.csv and results.json have all pairs."
+        f"{1 - LEVEL:.0%} in all): of differences paired by seed, by example or by piece of text, "
+        "with the noise of all cells together, and unpaired over the questions of a probe; "
+        "results.csv and results.json have every pair."
     )
     if seeds == 1:
         line += (
