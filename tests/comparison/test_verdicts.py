@@ -132,3 +132,11 @@ def test_losses_of_different_objectives_have_no_verdict(folder: Path, out: Path)
     (verdict,) = verdicts_of(results)
     assert (verdict.measure, verdict.over) == ("Reviews", "2 seeds of fine-tuning")
     assert tables(results)[0].title == "Verdicts"
+    accuracy = gather(grids.compare(folder, out, tasks=[{**grids.TASK, "metric": "accuracy"}]))
+    (verdict,) = verdicts_of(accuracy)
+    assert verdict.over == "2 seeds of fine-tuning and 12 examples"
+    assert verdict.text.endswith(" (these models, not their recipes)")
+    (pair,) = verdict.pairs
+    cells, (task,) = accuracy.comparison.grid.cells, accuracy.comparison.grid.tasks
+    (over,) = (m for m in accuracy.margins(cells[1], task).values() if m.over == "masked")
+    assert (pair.difference, pair.p) == (pytest.approx(abs(over.difference)), over.p or 1.0)
