@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from foreword import testing
@@ -21,6 +23,8 @@ from foreword.layouts.encoder import Encoder
 from foreword.nn.masks import FullMask
 from foreword.objectives.masked import Masked
 from foreword.runs import run as running
+from foreword.runs.corpus import run_shards
+from foreword.runs.run_folder import open_run
 from foreword.settings import kinds, plugins
 from foreword.testing import (
     check_attention,
@@ -44,10 +48,12 @@ from tests.train import runs
 from .test_plugins import EXAMPLES
 
 CHECKS: dict[str, Callable[..., None]] = {
+    "data/packing/dependency_depth": check_packing,
     "data/packing/one_document": check_packing,
     "layouts/local_encoder": check_layout,
     "nn/attentions/dilated": check_attention,
     "nn/positions/recency": check_position,
+    "nn/positions/structural": check_position,
     "objectives/skip_causal": check_objective,
     "probes/embedding_norms": check_probe,
     "text/tokenizers/utf8_bytes": check_tokenizer,
@@ -93,6 +99,45 @@ def test_a_run_uses_many_examples_at_once(tmp_path: Path) -> None:
     assert runs.train_run(run)
     (noted,) = stored.read(run / "run.json")["plugins"]
     assert len(noted["kinds"]) == 7
+
+
+def test_depths_in_a_tree_reach_attention(tmp_path: Path) -> None:
+    # Sentences of four words, half of which have a tree: the third word depends on the fourth.
+    sentences = [f"{who} {verb} old books" for who in ("They", "We") for verb in ("read", "sell")]
+    others = [f"Nobody {verb} my books" for verb in ("reads", "sells", "keeps", "has")]
+    trees, text = tmp_path / "trees.conllu", tmp_path / "text.txt"
+    lines = [
+        f"{n}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_" + "\n" * (1 + (n == 4))
+        for sentence in sentences
+        for n, (word, head) in enumerate(zip(sentence.split(), (2, 0, 4, 2), strict=True), 1)
+    ]
+    trees.write_text("".join(lines), encoding="utf-8")
+    text.write_text("\n".join([*sentences, *others] * 20), encoding="utf-8")
+    table = runs.table("encoder", steps=2)
+    table |= {"packing": {"kind": "dependency_depth", "length": 24, "trees": str(trees)}}
+    table |= {"read": {"documents": "line"}, "tokenizer": {"kind": "utf8_bytes"}}
+    table["model"] |= {"position": {"kind": "structural"}, "segments": 0}
+    run = runs.begin(runs.build(table), text, tmp_path / "run")
+    assert runs.train_run(run)
+    trained = open_run(run, "cpu")
+    packed = trained.recipe.packing.open(run_shards(run).train, trained.vocab, 1, 4)
+    rows = packed.rows(np.arange(packed.rows_per_epoch))
+    assert rows.segments is not None
+    known = rows.segments.sum(1) > 0
+    assert 0 < known.sum() < len(known)
+    # Each letter has the depth of its word.
+    tokens = rows.ids[known][0].tolist()
+    first = b"".join(trained.vocab.spellings[token] for token in tokens).partition(b"</s>")[0]
+    depths = [str(depth) for depth in rows.segments[known][0][: len(first)]]
+    seen_depths = "".join(d for d, c in zip(depths, first.decode(), strict=True) if c != " ")
+    assert re.fullmatch(r"1+0{4}2{3}1{5}", seen_depths)
+    example = trained.recipe.objective.corrupt(rows, RowRng(1, rows.numbers), trained.vocab)
+    batch = trained.recipe.layout.arrange(example, trained.vocab).to("cpu")
+    with torch.no_grad():
+        seen = trained.model.backbone(batch).states
+        blind = trained.model.backbone(replace(batch, segments=None)).states
+    differs = (seen != blind).any(-1).any(-1).numpy()
+    assert (differs == known).all()
 
 
 def test_the_hook_of_the_architecture_page_is_called_between_steps(

@@ -17,11 +17,14 @@ from foreword.comparison.grid import GridTask, TaskExamples, read_examples
 from foreword.comparison.jobs import Job
 from foreword.comparison.margins import to_lines
 from foreword.comparison.probing import GridText, measure, measure_loss
+from foreword.data.prepared_text import PreparedText
+from foreword.disk import stored
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.branch import before_decay, branch
+from foreword.runs.measure import measure as measure_text
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.runs.stages import TRAINING, ProgressReporter, Silent
@@ -35,6 +38,7 @@ from foreword.tuning.result import as_json
 from foreword.tuning.run import Listeners, tune
 
 Content = dict[str, Any]
+BATCHES = "heldout_batches.json"  # in a run: the loss on each batch of held-out text, at the end
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class JobInputs:
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
         device: where a job that reads a run computes.
         start: the run that a pretraining goes on from, before its decay; None for the first step.
+        keeps_batches: whether a pretraining also saves its last loss on each batch of held-out
+            text, which verdicts on cells of one seed are tested on.
     """
 
     job: Job
@@ -58,6 +64,7 @@ class JobInputs:
     run: Path | None = None
     device: str = "auto"
     start: Path | None = None
+    keeps_batches: bool = False
 
     def absolute(self) -> JobInputs:
         """Return the inputs with absolute paths, for a process in another folder."""
@@ -125,7 +132,19 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
         if not is_trial:
             raise
         return _measured(run) | {"loss": None}
-    return _measured(run) if is_trial else {}
+    if is_trial:
+        return _measured(run)
+    if inputs.keeps_batches:
+        _save_batches(inputs, run)
+    return {}
+
+
+def _save_batches(inputs: JobInputs, run: Path) -> None:
+    """Save the loss of a finished run on each batch of its held-out text."""
+    heldout = PreparedText.load(inputs.shards[0], verify=False).heldout
+    measured = measure_text(_trained(inputs), heldout)
+    if measured is not None and measured.batches:
+        stored.write(run / BATCHES, {"batches": measured.batches})
 
 
 def _measured(run: Path) -> Content:

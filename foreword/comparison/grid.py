@@ -212,6 +212,11 @@ class Grid(Ranged):
         return paths
 
     @property
+    def has_budgets(self) -> bool:
+        """Whether cells have budgets of their own, so that they are not compared at one."""
+        return any(cell.budget for cell in self.cells)
+
+    @property
     def measurements(self) -> tuple[GridText | GridProbe, ...]:
         """What a pretrained model is measured by without training: held-out texts and probes."""
         return (*texts_of(self.sources), *named(self.probes))

@@ -61,14 +61,14 @@ def margins(
         task: name of the task.
         first: name of the first cell.
     """
-    mine = _of(answers, cell, task, PRETRAINED)
+    mine = correct_of(answers, cell, task, PRETRAINED)
     if mine is None:
         return {}
     baselines = dict.fromkeys(one.start for one in answers if one.task == task and not one.cell)
     others = {
-        SCRATCH: _of(answers, cell, task, SCRATCH),
-        **{name: _of(answers, "", task, name) for name in baselines},
-        **({} if cell == first else {first: _of(answers, first, task, PRETRAINED)}),
+        SCRATCH: correct_of(answers, cell, task, SCRATCH),
+        **{name: correct_of(answers, "", task, name) for name in baselines},
+        **({} if cell == first else {first: correct_of(answers, first, task, PRETRAINED)}),
     }
     seeds = {one.seed for one in answers if (one.cell, one.task) == (cell, task) and one.seed}
     # A seed of fine-tuning draws the same examples for all; one of pretraining has no partner.
@@ -80,7 +80,7 @@ def margins(
     }
 
 
-def _of(answers: Sequence[CorrectAnswers], cell: str, task: str, start: str) -> Array | None:
+def correct_of(answers: Sequence[CorrectAnswers], cell: str, task: str, start: str) -> Array | None:
     """Return how far each seed answered each example correctly; None if it is not known.
 
     With several seeds of pretraining it is the mean of each one's fine-tunings.

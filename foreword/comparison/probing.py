@@ -86,6 +86,7 @@ def measure_loss(text: GridText, shards: str, trained: TrainedModel) -> dict[str
         "measure": "loss",
         "scores": {MODEL: heldout.loss},
         "bits_per_byte": heldout.bits_per_byte,
+        "batches": heldout.batches,
     }
 
 

@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from foreword.comparison.compute import BATCHES
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.jobs import BAG_OF_WORDS, Job
-from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
+from foreword.comparison.margins import (
+    PRETRAINED,
+    SCRATCH,
+    CorrectAnswers,
+    correct_of,
+    from_lines,
+    margins,
+)
 from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.statistics import (
     LEVEL,
@@ -33,6 +42,7 @@ from foreword.settings import config
 from foreword.train import checkpoint, log
 from foreword.tuning.margins import Margin
 from foreword.tuning.scores import Scores
+from foreword.types import Array
 
 Measure = GridTask | GridProbe | GridText
 # The largest variance of a metric on one example; divided by their number, that of a score. Of
@@ -152,6 +162,8 @@ class Results:
         trials: finished trials of the cells' sweeps.
         answers: how far fine-tunings and baselines answered dev examples correctly, of tasks whose
             score is an accuracy.
+        batches: (batches, 2) sum in nats and predictions on pieces of held-out text, of each cell's
+            first seed, by the names of the cell and of the `GridText`; "" for the run's own text.
     """
 
     comparison: Comparison
@@ -160,6 +172,7 @@ class Results:
     dev: Mapping[str, int] = field(default_factory=dict)
     trials: Sequence[Trial] = ()
     answers: Sequence[CorrectAnswers] = ()
+    batches: Mapping[tuple[str, str], Array] = field(default_factory=dict)
 
     @property
     def axis(self) -> Axis:
@@ -204,14 +217,19 @@ class Results:
         With several seeds of pretraining there is one for each, the mean of its fine-tunings; with
         one there is one for each seed of fine-tuning.
         """
+        return list(self.values_by_seed(cell, task, start).values())
+
+    def values_by_seed(self, cell: str, task: Measure, start: str) -> dict[int, float]:
+        """Return a cell's scores on a task by seed of pretraining, or with one by fine-tuning's."""
         metric = self.metric(task)
-        by_seed: dict[int, list[float]] = {}
+        by_seed: dict[int, dict[int, float]] = {}
         for score in self.scores:
             if (score.cell, score.task, score.start) == (cell, task.name, start):
-                by_seed.setdefault(score.seed, []).append(score.scores.get(metric, math.nan))
+                by_tuning = by_seed.setdefault(score.seed, {})
+                by_tuning[score.tuning_seed] = score.scores.get(metric, math.nan)
         if len(by_seed) == 1:
             return next(iter(by_seed.values()))
-        return [sum(values) / len(values) for values in by_seed.values()]
+        return {seed: sum(of.values()) / len(of) for seed, of in by_seed.items()}
 
     def spreads(self, task: Measure) -> list[Spread]:
         """Return the spread of each pretrained cell's scores on a task, over seeds."""
@@ -225,10 +243,10 @@ class Results:
         for measure in self.comparison.grid.measures:
             by_seeds = self.spreads(measure)
             has_seeds = any(one.count > 1 for one in by_seeds)
-            found[measure.name] = signal(by_seeds if has_seeds else self._over_items(measure))
+            found[measure.name] = signal(by_seeds if has_seeds else self.over_items(measure))
         return found
 
-    def _over_items(self, task: Measure) -> list[Spread]:
+    def over_items(self, task: Measure) -> list[Spread]:
         """Return the spread of each cell's score over dev examples or questions, with one seed."""
         metric = self.metric(task)
         answers = [
@@ -253,6 +271,10 @@ class Results:
         if self.metric(task) != "accuracy":
             return {}
         return margins(self.answers, cell.name, task.name, self.comparison.grid.cells[0].name)
+
+    def correct(self, cell: str, task: GridTask) -> Array | None:
+        """Return how far each seed of a cell answered each example correctly, if it is known."""
+        return correct_of(self.answers, cell, task.name, PRETRAINED)
 
     def as_json(self) -> dict[str, Any]:
         """Return all numbers as JSON values."""
@@ -301,6 +323,7 @@ def gather(comparison: Comparison) -> Results:
     """Read the results of a comparison's finished jobs."""
     runs, scores = [], []
     answers: list[CorrectAnswers] = []
+    batches: dict[tuple[str, str], Array] = {}
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
     for job in comparison.jobs():
@@ -310,12 +333,16 @@ def gather(comparison: Comparison) -> Results:
             run = comparison.run_folder(job.cell, job.seed)
             if run is not None and comparison.seconds_taken(job) is not None:
                 runs.append(_run_result(job, run, AXES[comparison.grid.budget.unit]))
+                if job.seed == 1 and (run / BATCHES).is_file():
+                    batches[job.cell.name, ""] = np.array(stored.read(run / BATCHES)["batches"])
             continue
         saved = comparison.saved(job)
         if saved is None:
             continue
         if job.task is None:
             scores += _probe_scores(job, saved)
+            if job.seed == 1 and job.probe is not None and "batches" in saved:
+                batches[job.cell.name, job.probe.name] = np.array(saved["batches"])
             continue
         answers += _answers(job, job.task, saved)
         if job.is_baseline:
@@ -333,7 +360,7 @@ def gather(comparison: Comparison) -> Results:
                 if row["start"] == "no model"
             ]
     trials = [trial for cell in comparison.grid.cells for trial in comparison.trials.of(cell)]
-    return Results(comparison, runs, scores, dev, trials, answers)
+    return Results(comparison, runs, scores, dev, trials, answers, batches)
 
 
 def _run_result(job: Job, run: Path, axis: Axis) -> RunResult:

@@ -314,7 +314,11 @@ class Comparison:
         run_shards = self.corpora.shards_for(run_recipe)
         before = self.grid.before(job.cell)
         start = None if before is None else self.run_folder(before, job.seed)
-        return JobInputs(job, command, run_recipe, _folders(run_shards), run, start=start)
+        is_alone = self.grid.seeds == 1 and not (self.grid.sources or self.grid.has_budgets)
+        folders = _folders(run_shards)
+        return JobInputs(
+            job, command, run_recipe, folders, run, start=start, keeps_batches=is_alone
+        )
 
     def store(self, job: Job, content: dict[str, Any]) -> None:
         """Save the result of a job; that of a pretraining is its run."""

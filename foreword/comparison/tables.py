@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from foreword.comparison import verdicts
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.power import power_notes
@@ -66,6 +67,7 @@ def tables(results: Results) -> list[MarkdownTable]:
     """Return the tables of pretraining, its measures, sweeps and samples; none is empty."""
     grid = results.comparison.grid
     all_tables = [
+        _verdicts(results),
         _pretraining(results),
         _measured(results, "Held-out loss by source", texts_of(grid.sources)),
         _measured(results, "Probes", named(grid.probes)),
@@ -83,8 +85,7 @@ def notes(results: Results) -> list[str]:
     assert grid.budget is not None
     percent = f"{LEVEL:.0%}"
     # What the losses are, and whether they compare.
-    own = any(cell.budget for cell in grid.cells)
-    lines = [] if own else [f"Each cell: {grid.budget.describe()}."]
+    lines = [] if grid.has_budgets else [f"Each cell: {grid.budget.describe()}."]
     if grid.sources:
         lines.append(
             "Held-out losses are nats per prediction. That of a cell is the mean of its own "
@@ -126,6 +127,7 @@ def notes(results: Results) -> list[str]:
             f"examples{alone}: both sides answer the same ones, so differences are paired."
         )
     noise = "of a cell's mean over seeds, or of its score over examples with one seed"
+    lines += verdicts.notes(verdicts.verdicts(results), grid.seeds)
     signals = signal_notes(results.signals(), "cells", noise)
     lines += [f"{line[0].upper()}{line[1:]}." for line in signals]
     lines += power_notes(results)
@@ -203,7 +205,13 @@ def _describe_dev_size(task: GridTask, results: Results) -> str:
 def as_json(results: Results) -> dict[str, Any]:
     """Return the content of `results.json`: all numbers, tables and notes."""
     as_dicts = [asdict(table) for table in tables(results)]
-    return {**results.as_json(), "tables": as_dicts, "notes": notes(results)}
+    found = list(map(asdict, verdicts.verdicts(results)))
+    return {
+        **results.as_json(),
+        "verdicts": found,
+        "tables": as_dicts,
+        "notes": notes(results),
+    }
 
 
 def write(results: Results) -> None:
@@ -219,6 +227,12 @@ def write(results: Results) -> None:
     atomic.write_text(out / "table.md", "\n".join(parts))
     stored.write(out / RESULTS, as_json(results))
     atomic.write_text(out / "results.csv", _csv(results))
+
+
+def _verdicts(results: Results) -> MarkdownTable:
+    """Return the table of verdicts: a row per measure."""
+    rows = [(verdicts.title(one), one.text) for one in verdicts.verdicts(results)]
+    return MarkdownTable("Verdicts", ("measure", "verdict"), tuple(rows))
 
 
 def _sweeps(results: Results) -> MarkdownTable:
@@ -399,6 +413,11 @@ def _csv(results: Results) -> str:
         for metric, value in score.scores.items():
             labels = (score.cell, seeds[0], score.task, score.start, seeds[1])
             lines.writerow((*labels, metric, value))
+    for verdict in verdicts.verdicts(results):
+        for pair in verdict.pairs:
+            where = (pair.better, "", verdict.measure, f"over {pair.worse}", "")
+            lines.writerow((*where, f"{verdict.metric}, difference", pair.difference))
+            lines.writerow((*where, f"{verdict.metric}, corrected p", pair.corrected))
     return text.getvalue()
 
 

@@ -27,7 +27,7 @@ MANIFEST = "prepared.json"
 FORMAT = 1
 TRAIN, HELDOUT = "train", "heldout"
 PART = ".part"  # in the folder: unfinished shards
-_OF_SOURCE = ("fingerprint", "read", "counts")  # what a mixture records of each source
+_OF_SOURCE = ("fingerprint", "text_blake2b", "read", "counts")  # what a mixture records of each
 
 
 @dataclass
@@ -73,6 +73,7 @@ class _Manifest:
     settings: dict[Any, Any]
     counts: _Counts
     files: dict[Any, Any]
+    text_blake2b: str = ""
     checksum: str = ""
 
 
@@ -162,7 +163,10 @@ class PreparedText:
             "tokenizer": manifests[0]["tokenizer"],
             "counts": {side: asdict(split) for side, split in counts.items()},
             "sources": {
-                name: {"shards": str(source.folder), **{k: source.manifest[k] for k in _OF_SOURCE}}
+                name: {
+                    "shards": str(source.folder),
+                    **{k: source.manifest.get(k) for k in _OF_SOURCE},
+                }
                 for name, source in sources.items()
             },
         }

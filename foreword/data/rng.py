@@ -44,6 +44,21 @@ class RowRng:
         selected._keys = self._keys[which]
         return selected
 
+    def by_content(self, ids: Array, variants: int) -> RowRng:
+        """Return generators of which equal rows have one of `variants`, whatever their numbers.
+
+        Args:
+            ids: the rows, (batch, length) int64.
+            variants: how many different ones equal rows have; which of them is drawn.
+        """
+        drawn = self.integers(variants, 1)[:, 0].astype(np.uint64)
+        with np.errstate(over="ignore"):
+            places = np.arange(1, ids.shape[1] + 1, dtype=np.uint64) * _GAMMA
+            content = mix(ids.astype(np.uint64) * _GAMMA + places).sum(axis=1, dtype=np.uint64)
+            fixed = copy.copy(self)
+            fixed._keys, fixed._draws = mix(content + drawn * _GAMMA), 0
+        return fixed
+
     def bits(self, width: int) -> Array:
         """Draw random 64-bit words, (batch, width) uint64."""
         self._draws += 1

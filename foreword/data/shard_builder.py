@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +54,7 @@ class ShardBuilder:
         counts: the size of each side so far.
         files: size and checksum of the written files, by name.
         lowest: the document to hold out if the hashes hold out none or all.
+        text: hash of the documents so far, as UTF-8 in their order, each with a zero byte after it.
     """
 
     part: Path
@@ -65,6 +68,7 @@ class ShardBuilder:
     counts: dict[str, Split] = field(default_factory=lambda: {TRAIN: Split(), HELDOUT: Split()})
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
     lowest: holdout.FallbackDocuments = field(default_factory=holdout.FallbackDocuments)
+    text: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
     def encode(
         self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
@@ -161,6 +165,8 @@ class ShardBuilder:
             for document in read_documents(paths, read, counts) if paths else ():
                 text = document.text.encode()
                 del document  # perhaps a whole book
+                self.text.update(text)
+                self.text.update(b"\0")
                 # A blank line is never held out alone.
                 number = holdout.hash_to_unit(text) if text else 2.0
                 self.lowest.update(number, text, index)

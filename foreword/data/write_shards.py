@@ -94,6 +94,7 @@ def prepare(
             "format": FORMAT,
             "fingerprint": fingerprint,
             "text": files.fingerprints[0],
+            "text_blake2b": builder.text.hexdigest(),
             "read": {**asdict(read), "counts": asdict(counts)},
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
             "settings": {"heldout": heldout, "sentences": settings.sentences},

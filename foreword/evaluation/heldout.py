@@ -41,6 +41,7 @@ class HeldOut:
         unknown: share of the text's tokens that are [UNK]; these have a low loss, so a high share
             makes the loss less comparable.
         about: what the figure is, as a sentence; "" if obvious.
+        batches: sum in nats and predictions of each batch of rows; none of count-based models.
     """
 
     what: str
@@ -51,6 +52,7 @@ class HeldOut:
     components: Mapping[str, float] = field(default_factory=dict)
     unknown: float = 0.0
     about: str = ""
+    batches: tuple[tuple[float, float], ...] = ()
 
     @property
     def perplexity(self) -> float | None:
@@ -178,6 +180,7 @@ def on_shards(
         measured.has_perplexity,
         measured.components,
         unknown_in(text, prompted.vocab),
+        batches=measured.batches,
     )
 
 

@@ -15,6 +15,9 @@ from foreword.nn.stack_settings import StackSettings
 class Block(nn.Module):
     """Self-attention, cross-attention if there is a source, and a feed-forward layer.
 
+    Settings leave out the feed-forward layer, the residual connections or the norms, to show what
+    each is for.
+
     Args:
         settings: widths and choices.
         crosses: whether it attends to a source.
@@ -23,12 +26,12 @@ class Block(nn.Module):
 
     def __init__(self, settings: StackSettings, *, crosses: bool, like: Block | None) -> None:
         super().__init__()
-        self.is_pre = settings.norm_position == "pre"
+        self.is_pre, self.has_residuals = settings.norm_position != "post", settings.residuals
         self.attention: Attention
         self.attention_norm: nn.Module
         self.cross: Attention | None
         self.cross_norm: nn.Module | None
-        self.feedforward: FeedForward
+        self.feedforward: FeedForward | None
         self.feedforward_norm: nn.Module
         # Attentions, shared with `like` or new.
         if like is not None and settings.share == "attention":
@@ -41,6 +44,8 @@ class Block(nn.Module):
         # Feed-forward layer, shared or new.
         if like is not None and settings.share == "feedforward":
             self.feedforward, self.feedforward_norm = like.feedforward, like.feedforward_norm
+        elif not settings.feedforward:
+            self.feedforward, self.feedforward_norm = None, nn.Identity()
         else:
             self.feedforward = FeedForward(
                 settings.d_model,
@@ -126,6 +131,8 @@ class Block(nn.Module):
             assert source_kv is not None
             normalised = self._pre_norm(x, self.cross_norm)
             x = self._add_residual(x, self.cross(normalised, source_kv, cross), self.cross_norm)
+        if self.feedforward is None:
+            return x
         normalised = self._pre_norm(x, self.feedforward_norm)
         return self._add_residual(x, self.feedforward(normalised), self.feedforward_norm)
 
@@ -135,7 +142,8 @@ class Block(nn.Module):
 
     def _add_residual(self, x: Tensor, output: Tensor, norm: nn.Module) -> Tensor:
         """Add a sublayer's output to the residual stream; normalise the sum with post-norm."""
-        x = x + self.dropout(output)
+        output = self.dropout(output)
+        x = x + output if self.has_residuals else output
         return x if self.is_pre else norm(x)
 
 
@@ -179,5 +187,7 @@ def _attention(settings: StackSettings) -> Attention:
 
 
 def norm_of(settings: StackSettings) -> nn.Module:
-    """Return a new norm of the states."""
+    """Return a new norm of the states; nothing for a model without norms."""
+    if settings.norm_position == "none":
+        return nn.Identity()
     return settings.build_norm(settings.d_model)

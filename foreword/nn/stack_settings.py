@@ -22,7 +22,12 @@ class StackSettings(ModelSettings):
         d_head: width of a head; default d_model / heads.
         d_ff: width of the feed-forward layer; default 4 d_model.
         activation: activation of the feed-forward layer; `geglu` and `swiglu` are gated.
-        norm_position: `pre` normalises the input of each sublayer, `post` the sum after it.
+        feedforward: give each block a feed-forward layer; without, it is attention alone, and d_ff
+            and the activation have no effect.
+        residuals: add the input of each sublayer to its output; without, layers of attention alone
+            make all tokens of a text alike (Dong et al. 2021).
+        norm_position: `pre` normalises the input of each sublayer, `post` the sum after it, `none`
+            nothing.
         attention_bias: whether attention's linear maps have biases; default `bias`.
         position: position scheme.
         local_position: position scheme of layers whose attention is not dense (ModernBERT); default
@@ -47,7 +52,9 @@ class StackSettings(ModelSettings):
     d_head: Count | None = None
     d_ff: Count | None = None
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
-    norm_position: Literal["pre", "post"] = "pre"
+    feedforward: bool = True
+    residuals: bool = True
+    norm_position: Literal["pre", "post", "none"] = "pre"
     attention_bias: bool | None = None
     position: PositionKind = part("nn/positions", "learned")
     local_position: PositionKind | None = part("nn/positions", is_optional=True)

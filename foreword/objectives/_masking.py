@@ -59,6 +59,27 @@ def random_by_count(rng: RowRng, length: int, vocab: Vocab) -> Array:
     return np.asarray(np.searchsorted(sums, occurrence, side="right"))
 
 
+def random_by_class(rng: RowRng, ids: Array, classes: Array, vocab: Vocab) -> Array:
+    """Sample a token of the class of each token, by its frequency; (batch, length).
+
+    Args:
+        rng: of the rows.
+        ids: the tokens, (batch, length) int64.
+        classes: class of each token of the vocabulary, -1 for special ones, (size,) int64.
+        vocab: its counts, of which each is one more here, so that every class has tokens.
+    """
+    counts = 1 if vocab.counts is None else vocab.counts + 1
+    ordered = np.argsort(classes, kind="stable")
+    sums = np.cumsum(np.where(vocab.is_special, 0, counts)[ordered])
+    # Of each class, what is summed before it and after it.
+    first = np.searchsorted(classes[ordered], classes[ids], "left")
+    last = np.searchsorted(classes[ordered], classes[ids], "right")
+    before, after = np.where(first > 0, sums[first - 1], 0), sums[last - 1]
+    occurrence = before + (rng.uniform(ids.shape[1]) * (after - before)).astype(np.int64)
+    drawn = np.searchsorted(sums, occurrence, side="right")
+    return np.asarray(ordered[drawn.clip(max=len(sums) - 1)])
+
+
 def mask_tokens(
     ids: Array, is_masked: Array, is_random: Array, random_ids: Array, vocab: Vocab
 ) -> Array:

@@ -19,7 +19,7 @@ from foreword.objectives._masking import (
     require_shares,
     word_starts,
 )
-from foreword.settings.ranges import PositiveShare, Share
+from foreword.settings.ranges import CountOrZero, PositiveShare, Share
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
@@ -32,13 +32,17 @@ class Masked(Term):
         targets  [ .  8  .  .  .]          . is not scored
 
     With layout `encoder`. Special tokens are never chosen. The choice depends on the row's number
-    in the order of training, so it is fresh in each epoch (RoBERTa's dynamic masking).
+    in the order of training, so it is fresh in each epoch (RoBERTa's dynamic masking), unless
+    `masks` keeps it (static masking).
 
     Attributes:
         rate: share of each row's ordinary tokens that is predicted, at least one.
         mask: share of these that becomes [MASK].
         random: share of these that becomes a random ordinary token; the rest stays unchanged.
         whole_words: choose words, all their pieces at once.
+        masks: number of different masks of a row that is read several times, one drawn each time:
+            1 is RoBERTa's static masking, 10 what BERT's data had; 0 for a new one each time. Rows
+            must stay the same in each epoch, as with `packing.shuffle = "rows"`.
         transform: BERT's dense layer, GELU and LayerNorm before the output layer.
 
     Also called: MLM, masked LM, masked language modelling, cloze.
@@ -50,6 +54,7 @@ class Masked(Term):
     mask: Share = 0.8
     random: Share = 0.1
     whole_words: bool = False
+    masks: CountOrZero = 0
     transform: bool = True
 
     def __post_init__(self) -> None:
@@ -63,6 +68,8 @@ class Masked(Term):
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the masked inputs and the targets at the same positions."""
         length = rows.ids.shape[1]
+        if self.masks:
+            rng = rng.by_content(rows.ids, self.masks)
         chosen = self._choose(rows, rng.uniform(length), vocab)
         fate = rng.uniform(length)
         random_ids = random_ordinary(rng, length, vocab)

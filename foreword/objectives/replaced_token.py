@@ -17,7 +17,13 @@ from foreword.nn.model import Backbone, Model, neural
 from foreword.nn.precision import upcast
 from foreword.objectives._contract import Objective, Prediction, first_term
 from foreword.objectives._generator import build_generator
-from foreword.objectives._masking import in_place, random_by_count, random_ordinary
+from foreword.objectives._masking import (
+    in_place,
+    random_by_class,
+    random_by_count,
+    random_ordinary,
+)
+from foreword.objectives._parts_of_speech import parts_of_speech
 from foreword.objectives.masked import Masked
 from foreword.settings.ranges import NonNegative, Positive, PositiveShare, Share
 from foreword.types import (
@@ -66,13 +72,17 @@ class ReplacedToken(Objective):
         correction: weight of the discriminator's prediction of the original tokens (COCO-LM); 0 for
             none. It learns to read context sooner, since a token tells it more than a yes or no.
         replacements: the source of the replacements: samples of the `generator`; or, without any
-            generator, of the `unigram` distribution of the text's ordinary tokens or of the
-            `uniform` one.
+            generator, of the `unigram` distribution of the text's ordinary tokens, of the `uniform`
+            one, or of the unigram distribution of the tokens of the same `part_of_speech`.
+        tags: with `part_of_speech`, a file in CoNLL-U such as a treebank of Universal Dependencies,
+            perhaps compressed: a token that begins a word has the word's most frequent tag there
+            (UPOS). Tokens that it lacks replace each other, those that begin words and those within
+            them apart. It is read again wherever rows are made, and must not change.
 
     Also called: RTD, replaced token detection.
     Reference: Clark et al. 2020, sections 2 and 3.2; `mask` as in their code. `correction`: their
     "Replace MLM", section 3.4; with detection, Meng et al. 2021, "COCO-LM".
-    Differs from the paper: the ablations `unigram` and `uniform` are not in it. COCO-LM corrects
+    Differs from the paper: the ablations without a generator are not in it. COCO-LM corrects
     all tokens, not the chosen ones alone.
     """
 
@@ -81,7 +91,8 @@ class ReplacedToken(Objective):
     generator: PositiveShare = 0.25
     weight: Positive = 50.0
     correction: NonNegative = 0.0
-    replacements: Literal["generator", "unigram", "uniform"] = "generator"
+    replacements: Literal["generator", "unigram", "uniform", "part_of_speech"] = "generator"
+    tags: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,11 +100,13 @@ class ReplacedToken(Objective):
             raise ValueError(
                 f"correction: requires replacements='generator', got '{self.replacements}'"
             )
+        if bool(self.tags) != (self.replacements == "part_of_speech"):
+            raise ValueError("tags: a file is required for replacements='part_of_speech' alone")
 
     @property
     def needs_counts(self) -> bool:
         """Whether replacements are sampled by their frequency in the text."""
-        return self.replacements == "unigram"
+        return self.replacements in ("unigram", "part_of_speech")
 
     @property
     def predicts(self) -> Prediction:
@@ -122,6 +135,9 @@ class ReplacedToken(Objective):
             inputs = np.where(chosen, random_ordinary(rng, length, vocab), rows.ids)
         elif self.replacements == "unigram":
             inputs = np.where(chosen, random_by_count(rng, length, vocab), rows.ids)
+        elif self.replacements == "part_of_speech":
+            classes = parts_of_speech(self.tags, vocab)
+            inputs = np.where(chosen, random_by_class(rng, rows.ids, classes, vocab), rows.ids)
         return in_place(rows, inputs, chosen, uniform_draws)
 
     def count_terms(self, batch: Batch) -> Array:

@@ -26,7 +26,7 @@ STARTS = ("pretrained", "from scratch")
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 SAMPLES = "What they say"  # title of the table of samples
 BAG_OF_WORDS = "bag of words"  # a baseline, beside chance
-TEXT_COLUMNS = ("cell", "recipe", "best of the sweep", "next best")
+TEXT_COLUMNS = ("cell", "recipe", "best of the sweep", "next best", "verdict")
 
 
 def is_comparison(folder: str | Path) -> bool:

@@ -211,10 +211,7 @@ def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[s
     if tied[1:]:
         text = f"{task}: {', '.join(tied[:-1])} and {tied[-1]} tie for {place}, {shown}"
     elif ranked[1:]:
-        lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])
-        second = f"{ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
-        is_clear = lead.half_width == lead.half_width and abs(lead.mean) > lead.half_width
-        text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
+        text += f", before {ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
     text += "."
     for name in tied:
         if (name, SCRATCH) in samples:

@@ -37,6 +37,7 @@ class Measure:
             losses, or scores that are not probabilities.
         components: nats per prediction of each term of a sum, and other reported means.
         sources: nats per prediction on each source of a mixture, by name.
+        batches: sum in nats and predictions of each batch of rows; none of count-based models.
     """
 
     loss: float
@@ -45,6 +46,7 @@ class Measure:
     has_perplexity: bool
     components: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, float] = field(default_factory=dict)
+    batches: tuple[tuple[float, float], ...] = ()
 
     @property
     def perplexity(self) -> float | None:
@@ -118,7 +120,14 @@ def measure_rows(
         batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
     evaluated = evaluate(model, batches, loss_fn or partial(recipe.objective.loss, model), dtype)
     predictions, components = int(evaluated.count), evaluated.components
-    return Measure(evaluated.loss, predictions, feed.predicts_all, not components, components)
+    return Measure(
+        evaluated.loss,
+        predictions,
+        feed.predicts_all,
+        not components,
+        components,
+        batches=evaluated.batches,
+    )
 
 
 def measure_sources(

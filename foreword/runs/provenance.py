@@ -173,6 +173,11 @@ def set_up(
 ) -> dict[str, Any]:
     """Return what `run.json` says of a training: its text, its size and its device.
 
+    `data.text_blake2b` identifies the source text, whatever its files, its tokenizer and its split:
+    the BLAKE2b hash, of 16 bytes, of all documents as they were read, in UTF-8 and in order, each
+    followed by a zero byte. It is null of a mixture, whose sources have theirs, and of shards made
+    before there was one or elsewhere.
+
     Args:
         prepared: the text.
         model: the model.
@@ -183,6 +188,7 @@ def set_up(
     data = {
         "shards": str(prepared.folder),
         "fingerprint": prepared.fingerprint,
+        "text_blake2b": prepared.manifest.get("text_blake2b"),
         "read": prepared.manifest["read"],
         "counts": prepared.manifest["counts"],
     }

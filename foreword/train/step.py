@@ -261,11 +261,13 @@ class Evaluation:
         total: sum in nats.
         count: number of predictions.
         components: nats per prediction of each named term, and other means that it reports.
+        batches: sum and count of each batch.
     """
 
     total: float
     count: float
     components: dict[str, float]
+    batches: tuple[tuple[float, float], ...] = ()
 
     @property
     def loss(self) -> float:
@@ -282,6 +284,7 @@ def evaluate(
     """
     device = next(model.parameters()).device
     sums = LossSums(device)
+    each: list[Tensor] = []
     memory: Memory = None
     # Shards are gathered into storage that training uses too.
     has_shards = any(map(is_sharded, model.parameters()))
@@ -294,7 +297,9 @@ def evaluate(
                 loss = loss_fn(batch.to(device))
             memory = loss.memory
             sums.add(loss)
+            each.append(torch.stack([part.to(widest(device)) for part in (loss.total, loss.count)]))
         total, count, *components = sums.read()
     if has_shards and isinstance(loss_fn, nn.Module):
         keep_shards(loss_fn)
-    return Evaluation(total, count, sums.means(components))
+    of_batches = tuple((row[0], row[1]) for row in torch.stack(each).tolist()) if each else ()
+    return Evaluation(total, count, sums.means(components), of_batches)

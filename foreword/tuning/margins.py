@@ -29,6 +29,7 @@ class Margin:
         low: lower end of the 95 % interval.
         high: upper end.
         seeds: seeds of the first; with one, the interval is over examples alone.
+        p: two-sided p-value of no difference; None where nothing varies, or of older results.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Margin:
     low: float
     high: float
     seeds: int
+    p: float | None = None
 
 
 def margin(name: str, first: Array, over: str, second: Array, *, is_paired: bool = True) -> Margin:
@@ -74,9 +76,11 @@ def margin(name: str, first: Array, over: str, second: Array, *, is_paired: bool
     if variance == 0.0:
         return Margin(name, over, mean, mean, mean, len(first))
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
-    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
+    error = math.sqrt(variance)
+    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
     low, high = max(mean - half, -1.0), min(mean + half, 1.0)
-    return Margin(name, over, mean, low, high, len(first))
+    p = 2 * float(t.sf(abs(mean) / error, freedom))
+    return Margin(name, over, mean, low, high, len(first), p)
 
 
 def margins(correct: Mapping[str, Array]) -> list[dict[str, Any]]:

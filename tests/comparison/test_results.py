@@ -149,7 +149,7 @@ def test_results_are_written_as_json_csv_markdown_and_plot(
     assert [point[0] for point in facts["curve"]] == sorted(point[0] for point in facts["curve"])
     assert facts["samples"]
     with (out / "results.csv").open(encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
+        lines = [row for row in csv.DictReader(file) if not row["start"].startswith("over ")]
     scores = [line for line in lines if line["task"] == "Reviews" and line["cell"]]
     assert len(scores) == 2 * 2 * 2 * 3  # cells, starts, seeds, metrics
     assert (out / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -15,6 +15,7 @@ from foreword.errors import UserError
 from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.settings import kinds
+from foreword.testing import plain_attention
 from foreword.testing.attentions import (
     D_HEAD,
     HEADS,
@@ -34,7 +35,6 @@ from foreword.testing.attentions import (
     promised,
 )
 from foreword.types import Batch
-from tests.nn import reference
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "window": [
@@ -165,7 +165,7 @@ def dense_rows(q: Tensor, k: Tensor, v: Tensor, own: Mask, some: list[int]) -> T
         def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
             return mask.allows(b, h, torch.tensor(some)[i], j)
 
-    return reference.attention(q[:, :, some], k, v, cast(Mask, At()), None)
+    return plain_attention.attention(q[:, :, some], k, v, cast(Mask, At()), None)
 
 
 def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:

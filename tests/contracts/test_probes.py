@@ -32,6 +32,7 @@ MEASURES = {  # the function that measures, once all models are checked; of suit
     "analogies": "_count_right",
     "attention": "_summary",
     "gradient_reach": "_measure_norms",
+    "loss_by_position": "_losses",
     "memorisation": "_figures",
     "sentence_similarity": "_cosines_by_layer",
     "similarity": "rank_correlation",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import hashlib
 import json
 import os
 import random
@@ -153,6 +155,25 @@ def test_progress_reaches_the_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
 
 
 # -- what is held out --------------------------------------------------------------------------
+
+
+def test_the_hash_of_the_text_is_that_of_its_documents(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    texts = make_texts(40)
+    expected = hashlib.blake2b("".join(f"{text}\0" for text in texts).encode(), digest_size=16)
+    plain = run(tmp_path, texts, tokenizer)
+    assert plain.manifest["text_blake2b"] == expected.hexdigest()
+    # Of other files, another tokenizer and another split with the same documents.
+    file = tmp_path / "text.jsonl.gz"
+    file.write_bytes(gzip.compress(write(tmp_path / "text.jsonl", texts).read_bytes()))
+    words = Word().train(texts)
+    settings = PrepareSettings(heldout=0.3)
+    other = prepare(SplitFiles.find([str(file)]), words, tmp_path / "other", settings)
+    assert other.manifest["text_blake2b"] == expected.hexdigest()
+    assert other.fingerprint != plain.fingerprint
+    less = run(tmp_path, texts[1:], tokenizer, "less")
+    assert less.manifest["text_blake2b"] != expected.hexdigest()
 
 
 def test_copies_land_on_the_same_side(tmp_path: Path, tokenizer: Tokenizer) -> None:

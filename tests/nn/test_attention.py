@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from torch.nn.attention import flex_attention
 
 from foreword.nn import attention
-from foreword.nn.attention import attend, prepare_mask
+from foreword.nn.attention import Attention, AttentionInputs, attend, prepare_mask
+from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.masks import (
     BlockSparseMask,
     CausalMask,
@@ -24,8 +25,8 @@ from foreword.nn.masks import (
     RaggedCausalMask,
     WindowMask,
 )
-
-from . import reference
+from foreword.nn.positions._contract import AttentionPositions
+from foreword.testing import plain_attention
 
 BATCH, HEADS, LENGTH, D_HEAD = 2, 2, 9, 4
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1, 1, -1, -1]])
@@ -87,8 +88,26 @@ def test_dense_attention_equals_the_slow_reference(name: str, has_bias: bool) ->
     added = bias() if has_bias else None
     prepared_mask = prepare_mask(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
     actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    expected = reference.attention(q, k, v, MASKS[name], added)
+    expected = plain_attention.attention(q, k, v, MASKS[name], added)
     torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("engine", ["explicit", "sdpa"])
+def test_multi_head_attention_equals_the_plain_one(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "SHORT", 512 if engine == "explicit" else 0)
+    module = Attention(10, HEADS, D_HEAD, bias=True, is_scaled=True, dropout=0.0)
+    x, context = torch.randn(2, BATCH, LENGTH, 10, generator=torch.Generator().manual_seed(1))
+    mask = CausalMask() & SAME
+    for source in (x, context):
+        prepared = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), x[..., :D_HEAD], flex=False)
+        positions = AttentionPositions.consecutive(0, LENGTH, x.device)
+        given = AttentionInputs(prepared, DenseAttention(), None, positions, 0)
+        actual = module(x, module.keys_values(source), given)
+        plain = plain_attention.multi_head_attention(x, source, module, mask)
+        torch.testing.assert_close(actual.double(), plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -129,7 +148,7 @@ def test_a_mask_may_differ_between_heads() -> None:
     q, k, v = inputs()
     prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
     actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    expected = reference.attention(q, k, v, mask, None)
+    expected = plain_attention.attention(q, k, v, mask, None)
     torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -149,7 +168,7 @@ def test_queries_after_a_cache_are_masked_at_their_positions(kind: str, queries:
     q, k, v = inputs(queries)
     prepared_mask = prepare_mask(mask, None, (BATCH, queries, LENGTH), q, flex=False)
     actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    expected = reference.attention(q, k, v, mask, None)
+    expected = plain_attention.attention(q, k, v, mask, None)
     torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -191,7 +210,7 @@ def test_documents_attended_span_by_span_equal_the_slow_reference(
     prepared_mask = prepare_mask(MASKS[name], None, (BATCH, LENGTH, LENGTH), q, flex=True)
     assert prepared_mask.spans is not None
     actual = attend(q, k, v, prepared_mask, q.shape[3] ** -0.5, 0.0)
-    expected = reference.attention(q, k, v, MASKS[name], None)
+    expected = plain_attention.attention(q, k, v, MASKS[name], None)
     torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 

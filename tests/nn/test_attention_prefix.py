@@ -26,9 +26,8 @@ from foreword.nn.positions.rotary import Rotary
 from foreword.nn.positions.t5_bias import T5Bias
 from foreword.nn.stack_settings import StackSettings
 from foreword.settings import kinds
+from foreword.testing import plain_attention
 from foreword.types import Batch
-
-from . import reference
 
 HEADS, D_HEAD, D_MODEL, LENGTH, PREFIX, VOCAB = 2, 4, 6, 5, 3, 30
 SIZES: dict[str, Any] = {"d_model": 16, "layers": 2, "heads": 2, "init_std": 0.3}
@@ -91,7 +90,7 @@ def test_attention_with_a_prefix_equals_its_formula() -> None:
         q = split(attention.query(x)[0])
         k, v = (split(part) for part in attention.key_value(x)[0].chunk(2, -1))
         base = Rotary().base
-        heads = reference.attention(rotated(q, base), rotated(k, base), v, CausalMask(), None)
+        heads = plain_attention.attention(rotated(q, base), rotated(k, base), v, CausalMask(), None)
         prefix = attention.prefix
         assert prefix is not None
         for h in range(HEADS):

@@ -87,14 +87,37 @@ def test_both_begin_without_effect() -> None:
     assert torch.equal(plain.backbone(batch).states, other.backbone(batch).states)
 
 
-@pytest.mark.parametrize("setting", ["bigrams", "embedding_shortcut"])
+@pytest.mark.parametrize("case", [DECODER, Case("masked", "encoder", "transformer")], ids=str)
+@pytest.mark.parametrize("without", ["feedforward", "residuals", "norms"])
+def test_a_block_is_the_sum_of_its_parts(case: Case, without: str) -> None:
+    settings = {"norm_position": "none"} if without == "norms" else {without: False}
+    model, many = states(case, [[20]], **settings)
+    block, seen = model.backbone.stack.blocks[0], []  # type: ignore[union-attr, index, var-annotated]
+    block.register_forward_hook(lambda _, given, out: seen.extend((given[0], out[0])))
+    block.attention.register_forward_hook(lambda *_: seen.append(_[-1]))
+    model.backbone(case.batch(many))
+    attended, x, expected = seen[-3:] if len(seen) == 3 else (seen[0], *seen[1:3])
+    y = attended if without == "residuals" else x + attended
+    if without != "feedforward":
+        z = block.feedforward(block.feedforward_norm(y))
+        y = z if without == "residuals" else y + z
+    torch.testing.assert_close(y, expected)
+    norms = [name for name, _ in model.backbone.named_parameters() if "norm" in name]
+    assert bool(norms) == (without != "norms")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["bigrams=50", "embedding_shortcut=true", "feedforward=false", "residuals=false",
+     "norm_position=none"],
+)  # fmt: skip
 def test_transformers_has_no_such_model(setting: str) -> None:
-    other = {"bigrams": "embedding_shortcut=false", "embedding_shortcut": "bigrams=0"}[setting]
-    recipe = load_recipe("steps_decoder_tiny", [f"model.{other}"])
+    recipe = load_recipe("gpt2_tiny", [f"model.{setting}"])
 
     class Tokens:
         vocab = tiny.vocab(recipe.tokenizer.vocab)
 
+    name = setting.partition("=")[0]
     trained = TrainedModel(build(recipe), recipe, Tokens())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"no transformers class matches.*model.{setting} is"):
+    with pytest.raises(UserError, match=f"no transformers class matches.*model.{name} is"):
         find_family(replace(trained, source=Path("run")))

@@ -93,6 +93,21 @@ def test_another_epoch_masks_other_tokens() -> None:
     assert not np.array_equal(corrupt(Masked(), first).weights, corrupt(Masked(), second).weights)
 
 
+@pytest.mark.parametrize("masks", [1, 3])
+def test_static_masks_are_drawn_from_a_few_of_each_row(masks: int) -> None:
+    one, other = rows([[60]]), rows([[30, 30]])
+    many = Rows(
+        np.concatenate([one.ids, other.ids] * 40),
+        np.concatenate([one.documents, other.documents] * 40),
+        np.concatenate([one.positions, other.positions] * 40),
+        np.arange(80),
+    )
+    chosen = corrupt(Masked(masks=masks), many).weights
+    seen = [{row.tobytes() for row in chosen[first::2]} for first in (0, 1)]
+    assert [len(each) for each in seen] == [masks, masks]
+    assert not seen[0] & seen[1]
+
+
 @pytest.mark.parametrize("kind", [Hybrid, Masked, SpanMasked])
 def test_shares_beyond_one_are_refused(kind: type[Hybrid | Masked | SpanMasked]) -> None:
     with pytest.raises(ValueError, match="mask: mask and random are shares"):

@@ -90,6 +90,40 @@ def skewed(given: Rows) -> Rows:
     return replace(given, ids=np.where(number < 0, given.ids, FIRST + few))
 
 
+def test_a_replacement_has_the_part_of_speech_of_its_token(tmp_path: Path) -> None:
+    treebank = tmp_path / "words.conllu"
+    tagged = [("the", "DET"), ("Cat", "NOUN"), ("ran", "VERB"), ("a", "DET"), ("ran", "NOUN"),
+              ("dog", "NOUN"), ("ran", "VERB")]  # fmt: skip
+    lines = [f"{n}\t{w}\t_\t{t}" + "\t_" * 6 for n, (w, t) in enumerate(tagged, 1)]
+    treebank.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
+    words = ["the", "a", "cat", "dog", "ran", "elsewhere", "nowhere", "##s", "##ing"]
+    is_special = np.arange(FIRST + len(words)) < FIRST
+    many = replace(
+        vocab(),
+        size=len(is_special),
+        is_special=is_special,
+        starts_word=~is_special & (np.arange(len(is_special)) < FIRST + 7),
+        spellings=tuple(b"" for _ in range(FIRST)) + tuple(w.strip("#").encode() for w in words),
+        counts=np.arange(len(is_special)) * 100,
+    )
+    given = np.tile(FIRST + np.arange(len(words)), (60, 10))
+    documents = np.zeros_like(given)
+    positions = np.broadcast_to(np.arange(given.shape[1]), given.shape)
+    row = Rows(given, documents, positions, np.arange(60))
+    objective = ReplacedToken(replacements="part_of_speech", tags=str(treebank))
+    example = objective.corrupt(row, RowRng(1, row.numbers), many)
+    assert example.source is not None
+    groups = [{"the", "a"}, {"cat", "dog"}, {"ran"}, {"elsewhere", "nowhere"}, {"##s", "##ing"}]
+    group_of = {word: n for n, group in enumerate(groups) for word in group}
+    kinds_of = np.array([-1] * FIRST + [group_of[word] for word in words])
+    changed = example.source.ids != given
+    assert (kinds_of[example.source.ids] == kinds_of[given]).all()
+    assert {words[n - FIRST] for n in given[changed]} == {*words} - {"ran"}
+    elsewhere = replace(objective, tags=str(tmp_path / "other.conllu"))
+    with pytest.raises(UserError, match=r"objective\.tags: .*other\.conllu: "):
+        elsewhere.corrupt(row, RowRng(1, row.numbers), many)
+
+
 @pytest.mark.parametrize("replacements", ["unigram", "uniform"])
 def test_replacements_without_a_generator_follow_their_distribution(replacements: str) -> None:
     given = skewed(rows([[100]] * 300))

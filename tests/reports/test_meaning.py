@@ -131,7 +131,7 @@ def test_the_interval_of_a_difference_is_welchs() -> None:
     assert math.isnan(difference(Spread.of([1.0]), Spread.of(other)).half_width)
 
 
-def test_a_comparison_says_which_cell_is_best_and_how_surely() -> None:
+def test_a_comparison_says_which_cell_is_best() -> None:
     scores = [
         {"cell": cell, "seed": 1 * (start == "pretrained"), "task": "T", "start": start,
          "scores": {"accuracy": mean + noise}}
@@ -144,7 +144,7 @@ def test_a_comparison_says_which_cell_is_best_and_how_surely() -> None:
     results = {"cells": cells, "scores": scores, "metrics": {"T": "accuracy"}}
     loss, task = comparison_sentences({**results, "is_one_objective": True})
     assert loss.startswith("a has the lowest held-out loss, 2.00 nats per token")
-    assert "a is highest, 90.0 % accuracy, not clearly ahead of b at 89.5 %" in task
+    assert "a is highest, 90.0 % accuracy, before b at 89.5 %" in task
     assert "Pretraining adds 40.0 points" in task
     assert len(comparison_sentences({**results, "is_one_objective": False})) == 1
     equal = [score | {"scores": {"accuracy": 0.9}} for score in scores]
@@ -161,4 +161,4 @@ def test_a_comparison_says_which_cell_has_the_lowest_perplexity() -> None:
     cells = [{"cell": name} for name in "ab"]
     results = {"cells": cells, "scores": scores, "metrics": {"T": "perplexity"}}
     (said,) = comparison_sentences({**results, "is_one_objective": False})
-    assert said == "T: b is lowest, 30.000 perplexity, ahead of a at 40.000 perplexity."
+    assert said == "T: b is lowest, 30.000 perplexity, before a at 40.000 perplexity."
