@@ -77,9 +77,14 @@ def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
     """Check that a recipe reads text in the form that its packing requires.
 
     Raises:
-        UserError: a packing of pairs gets no pairs; the setting is named.
+        UserError: a packing of pairs gets no pairs, or a share is asked for of prepared text; the
+            setting is named.
     """
     if is_prepared(texts):
+        if recipe.prepare.train_share < 1:
+            raise UserError(
+                f"prepare.train_share: {texts[0]} is prepared already; name the text files"
+            )
         return  # prepared with settings of its own
     if recipe.packing.needs_pairs and not recipe.read.target:
         raise UserError(
