@@ -99,8 +99,8 @@ def atlas(grids: Mapping[str, Grid], scale: float = 1.0) -> Atlas:
     """Return the one grid of claims.
 
     Cells of equal recipes, budgets and sweeps are one cell; it has the most seeds that a claim asks
-    for, and is measured by what its claims need. Budgets in steps are not scaled: they are those of
-    cells whose speed is measured.
+    for, and is measured by what its claims need. Budgets in steps and in
+    epochs are not scaled: they are those of cells whose speed is measured, and of word vectors.
 
     Args:
         grids: the grids of the claims, by name; at least one.
@@ -176,7 +176,7 @@ class _Merged:
 
     def _scaled(self, budget: Budget | None) -> Budget:
         assert budget is not None
-        scale = 1.0 if budget.unit == "steps" else self._scale
+        scale = 1.0 if budget.unit in ("steps", "epochs") else self._scale
         return replace(budget, amount=budget.amount * scale)
 
     def _task(self, task: GridTask) -> str:

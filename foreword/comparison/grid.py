@@ -248,6 +248,11 @@ class Grid(Ranged):
         """Return the number of pretraining seeds of a cell."""
         return cell.seeds or self.seeds
 
+    @property
+    def most_seeds(self) -> int:
+        """The most pretraining seeds of a cell."""
+        return max(map(self.seeds_of, self.cells))
+
     def budget_of(self, cell: Cell) -> Budget | None:
         """Return the budget of a cell."""
         return cell.budget or self.budget
@@ -391,7 +396,8 @@ def load_grid(
             f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
             "or --hours, or budget = { unit = ..., amount = ... } in the grid"
         )
-    if other := [c for c in grid.cells if c.budget and c.budget.unit != grid.budget.unit]:
+    other = [c for c in grid.cells if c.budget and c.budget.unit != grid.budget.unit]
+    if other and grid.claim is None:  # curves have one axis
         raise UserError(f"{path}: cell '{other[0].name}': budget: give it in {grid.budget.unit}")
     if not grid.data and grid.sources:
         grid = replace(grid, data=(str(folder),))

@@ -121,7 +121,7 @@ class Comparison:
     def jobs(self) -> list[Job]:
         """Return all jobs in order; each cell is measured right after its pretraining."""
         jobs = []
-        for seed in range(1, max(map(self.grid.seeds_of, self.grid.cells)) + 1):
+        for seed in range(1, self.grid.most_seeds + 1):
             for cell in self.grid.cells:
                 if seed > self.grid.seeds_of(cell):
                     continue

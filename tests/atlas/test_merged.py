@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.settings import config
 from tests.comparison import grids
 
-NARROW = {"model": {"layers": 1}}
+NARROW = {"model": {"layers": 1}, "prepare": {"train_share": 0.5}}
 
 
 def write(folder: Path, name: str, **more: Any) -> str:
@@ -126,6 +126,14 @@ def test_a_changed_prediction_is_recorded_as_late(claims: Path, tmp_path: Path) 
     write(claims, "first", claim={"by": -9.0})
     (row,) = foreword.claims.run([claims / "first.toml"], out=out, progress=False).data()["claims"]
     assert (row["least"], row["recorded_before"]) == (-9.0, False)
+
+
+def test_the_claim_of_the_page_on_claims_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/writing_claims.md").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(page.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    loaded, _ = load_claims([str(file)], ["text"], None)
+    assert [cell.name for cell in atlas(loaded).grid.cells] == ["RNN", "LSTM"]
 
 
 def test_shipped_claims_make_an_atlas(tmp_path: Path) -> None:
