@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from foreword import figures
 from foreword.atlas.record import Findings
@@ -193,23 +194,25 @@ def _number(value: float) -> str:
 
 
 def _plot(found: Findings, rows: Sequence[Row]) -> figures.Rendered:
-    """Plot all claims in one panel, then the values of each trend along its cells."""
+    """Plot all claims in one panel, then each trend, and each difference of differences."""
     verdicts = found.verdicts()
     measured = [row for row in rows if row["verdict"] != MISSING]
-    trends = [row for row in measured if found.record.claims[row["claim"]].claim.is_trend]
-    lines = math.ceil(len(trends) / PANELS)
+    claims = {row["claim"]: found.record.claims[row["claim"]].claim for row in measured}
+    drawn = [name for name, claim in claims.items() if len(claim.weighted) > 2]
+    lines = math.ceil(len(drawn) / PANELS)
     tall = max(1.5, 0.24 * len(measured) + 1)
+    ratios = [tall, 3.2 * lines][: 1 + bool(lines)]
     with matplotlib.rc_context(figures.STYLE):
-        figure = Figure(figsize=(3.2 * PANELS, tall + 2.8 * lines), layout="constrained")
-        grid = figure.add_gridspec(1 + lines, PANELS, height_ratios=[tall, *[2.8] * lines])
-        axis = figure.add_subplot(grid[0, :])
+        layout = ConstrainedLayoutEngine(w_pad=0.2)
+        figure = Figure(figsize=(3.2 * PANELS, sum(ratios)), layout=layout)
+        parts = figure.subfigures(len(ratios), 1, squeeze=False, height_ratios=ratios)
+        above, *below = parts[:, 0]
+        axis = above.add_subplot()
         for number, row in enumerate(measured):
-            one, claim = verdicts[row["claim"]], found.record.claims[row["claim"]].claim
+            one, claim = verdicts[row["claim"]], claims[row["claim"]]
             scaled = math.log if claim.is_factor else float
-            away, half = (
-                scaled(one.number) - claim.threshold,
-                (scaled(one.high) - scaled(one.low)) / 2,
-            )
+            away = scaled(one.number) - claim.threshold
+            half = (scaled(one.high) - scaled(one.low)) / 2
             unit = math.hypot(away, half) or 1.0  # so that all fit on one axis, sides kept
             colour = COLOURS[one.verdict]
             axis.errorbar(away / unit, number, xerr=half / unit, fmt="o", color=colour, capsize=2)
@@ -220,19 +223,37 @@ def _plot(found: Findings, rows: Sequence[Row]) -> figures.Rendered:
             xlabel="the claim's number less what it had to exceed, each in a unit of its own",
             title="green: holds; red: does not hold; gray: not shown",
         )
-        for number, row in enumerate(trends):
-            _plot_trend(figure.add_subplot(grid[1 + number // PANELS, number % PANELS]), found, row)
+        for number, name in enumerate(drawn, 1):
+            axis = below[0].add_subplot(lines, PANELS, number)
+            axis.set(title=name.replace("_", " "), ylabel=claims[name].measure.replace("_", " "))
+            axis.grid(alpha=0.3)
+            draw = _plot_trend if claims[name].is_trend else _plot_crossing
+            draw(axis, found, claims[name])
         return figures.render(figure, "png")
 
 
-def _plot_trend(axis: Any, found: Findings, row: Row) -> None:
+def _plot_trend(axis: Any, found: Findings, claim: Claim) -> None:
     """Plot the values of a trend's cells over their numbers."""
-    claim = found.record.claims[row["claim"]].claim
     for name, x in (claim.rises or claim.falls).items():
         values = found.values(ClaimTerm(name, claim.measure))
-        axis.plot([x] * len(values), values, "o", markersize=4, color=COLOURS[row["verdict"]])
-    axis.set(xscale="log", ylabel=claim.measure.replace("_", " "))
-    axis.set_title(row["claim"].replace("_", " "))
-    if claim.ratio:
-        axis.set_yscale("log")
-    axis.grid(alpha=0.3)
+        axis.plot([x] * len(values), values, "o", markersize=4, color="tab:blue")
+    numbers = sorted((claim.rises or claim.falls).values())
+    axis.set_xscale("log")
+    axis.minorticks_off()
+    axis.set_xticks(numbers, [f"{x:g}" for x in numbers])
+
+
+def _plot_crossing(axis: Any, found: Findings, claim: Claim) -> None:
+    """Plot two lines, which a difference of differences compares: from the last pair to the first.
+
+    Of more than two differences it is the first and the last.
+    """
+    highs, lows = ([term for w, term in claim.weighted if w * sign > 0] for sign in (1, -1))
+    for begin, end in ((lows[-1], highs[0]), (highs[-1], lows[0])):
+        ends = [found.values(begin), found.values(end)]
+        label = str(end) if str(begin) == str(end) else f"{begin} to {end}"
+        points = axis.plot([0, 1], [sum(v) / len(v) for v in ends], label=label)
+        for x, values in enumerate(ends):
+            axis.plot([x] * len(values), values, "o", markersize=4, color=points[0].get_color())
+    axis.set_xticks([])
+    axis.legend(frameon=False, fontsize=6)
