@@ -128,6 +128,19 @@ def test_a_changed_prediction_is_recorded_as_late(claims: Path, tmp_path: Path) 
     assert (row["least"], row["recorded_before"]) == (-9.0, False)
 
 
+def test_hours_choose_a_scale_that_stays(claims: Path, tmp_path: Path) -> None:
+    file = write(claims, "longer", budget={"unit": "tokens", "amount": 100.0})
+    whole = foreword.claims.run([file], out=tmp_path / "out", dry_run=True, progress=False)
+    assert whole.compared.forecast is not None
+    hours = 3 * whole.compared.forecast.seconds / 3600
+    first = foreword.claims.run([file], out=tmp_path / "out", hours=hours, progress=False)
+    assert 0.3 < first.scale < 30
+    again = foreword.claims.run([file], out=tmp_path / "out", hours=hours, progress=False)
+    assert again.scale == first.scale
+    with pytest.raises(UserError, match="leave out --scale"):
+        foreword.claims.run([file], out=tmp_path / "out", hours=hours, scale=2.0)
+
+
 def test_the_claim_of_the_page_on_claims_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/writing_claims.md").read_text(encoding="utf-8")
     file = tmp_path / "mine.toml"

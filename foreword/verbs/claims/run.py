@@ -139,7 +139,6 @@ class Run(ReadsText, ShowsProgress, ClaimsVerb[ClaimsRun]):
         """Return the scale of the budgets; one that was chosen by hours stays as it is."""
         from foreword.atlas import record
         from foreword.atlas.merged import atlas
-        from foreword.formatting import rounded
 
         if self.hours is None:
             return 1.0 if self.scale is None else self.scale
@@ -149,7 +148,7 @@ class Run(ReadsText, ShowsProgress, ClaimsVerb[ClaimsRun]):
                 return known.scale
         forecast = self._compared(atlas(grids), is_dry=True).forecast
         assert forecast is not None
-        return float(rounded(self.hours * 3600 / forecast.seconds))
+        return float(f"{self.hours * 3600 / forecast.seconds:.3g}")
 
     def _trained(self, made: Atlas, scale: float, left_out: dict[str, str]) -> Compared:
         """Record the claims, and train their cells."""
