@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,16 +112,26 @@ def atlas(grids: Mapping[str, Grid], scale: float = 1.0) -> Atlas:
     """
     merged, first = _Merged(scale), next(iter(grids.values()))
     claims = {name: merged.add(grid) for name, grid in grids.items()}
+    cells = list(merged.cells.values())
+    if not any(cell.after for cell in cells):  # those first that decide most claims for their cost
+        needed = Counter(t.cell for claim in claims.values() for _, t in claim.weighted)
+        cells.sort(key=lambda cell: -needed[cell.name] / _cost(cell))
     grid = Grid(
-        cells=tuple(merged.cells.values()),
+        cells=tuple(cells),
         description="The atlas of claims",
         data=first.data,
         heldout=first.heldout,
         budget=DEFAULT,
         tasks=tuple(merged.tasks.values()),
         probes=tuple(merged.probes),
+        by_cell=True,  # so that claims are decided one after the other
     )
     return Atlas(grid, claims)
+
+
+def _cost(cell: Cell) -> float:
+    """Return the FLOPs of a cell's budget; 1 of a budget in another unit."""
+    return cell.budget.amount if cell.budget and cell.budget.unit == "flops" else 1.0
 
 
 class _Merged:

@@ -7,7 +7,7 @@ afterwards is marked, since it may have been made to fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +50,7 @@ class Record:
         text: what the cells are trained on.
         claims: the claims by name.
         left_out: why others are not decided, by name.
+        others: claims of earlier runs in the folder, which the last one did not name.
     """
 
     scale: float
@@ -57,6 +58,7 @@ class Record:
     text: tuple[str, ...]
     claims: Mapping[str, Recorded]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Recorded] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,34 +93,31 @@ class Findings:
         return corrected({name: verdict(one.claim, self.values) for name, one in claims.items()})
 
 
-def commit(folder: Path, atlas: Atlas, record: Record) -> None:
+def commit(folder: Path, atlas: Atlas, record: Record, trained: Collection[str]) -> None:
     """Record claims, before their cells are trained.
 
     Args:
         folder: the folder of the atlas.
         atlas: the claims.
         record: what is known besides; its claims are not read.
+        trained: the cells of which a seed was trained already.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    earlier = read(folder).claims if (folder / FILE).is_file() else {}
-    results = stored.read(folder / RESULTS) if (folder / RESULTS).is_file() else {}
-    trained = {run["cell"] for run in results.get("runs", ())}
+    before = read(folder) if (folder / FILE).is_file() else record
+    earlier = {**before.others, **before.claims}
     now, claims = datetime.now(UTC).isoformat(timespec="seconds"), dict[str, Recorded]()
     for name, claim in atlas.claims.items():
-        is_new = trained.isdisjoint(term.cell for _, term in claim.weighted)
+        is_new = not any(term.cell in trained for _, term in claim.weighted)
         known = earlier.get(name)
         if known is not None and _prediction(known.claim) == _prediction(claim):
             claims[name] = replace(known, claim=claim)
         else:
             claims[name] = Recorded(claim, now, is_new)
-    table = asdict(replace(record, claims={}))
-    table["claims"] = {
-        name: {"claim": config.to_table(one.claim), "at": one.at, "is_before": one.is_before}
-        for name, one in claims.items()
-    }
-    stored.write(folder / FILE, table)
+    others = {name: one for name, one in earlier.items() if name not in claims}
+    parts = {"claims": _tables(claims), "others": _tables(others)}
+    stored.write(folder / FILE, asdict(replace(record, claims={})) | parts)
 
 
 def read(folder: Path) -> Record:
@@ -131,12 +130,15 @@ def read(folder: Path) -> Record:
     if not file.is_file():
         raise UserError(f"{folder}: has no {FILE}; 'foreword claims run' writes it")
     table = stored.read(file)
-    claims = {
-        name: Recorded(config.build(Claim, one["claim"]), one["at"], one["is_before"])
-        for name, one in table["claims"].items()
-    }
+    claims, others = (
+        {
+            name: Recorded(config.build(Claim, one["claim"]), one["at"], one["is_before"])
+            for name, one in table[part].items()
+        }
+        for part in ("claims", "others")
+    )
     given = table["scale"], table["hours"], tuple(table["text"])
-    return Record(*given, claims, table["left_out"])
+    return Record(*given, claims, table["left_out"], others)
 
 
 def findings(folder: Path) -> Findings:
@@ -157,6 +159,13 @@ def findings(folder: Path) -> Findings:
             for cell in table.get("grid", {}).get("cells", ())
         },
     )
+
+
+def _tables(claims: Mapping[str, Recorded]) -> dict[str, Any]:
+    return {
+        name: {"claim": config.to_table(one.claim), "at": one.at, "is_before": one.is_before}
+        for name, one in claims.items()
+    }
 
 
 def _score(table: Mapping[str, Any]) -> TuningScore:

@@ -43,7 +43,7 @@ def compare(
     cluster: Cluster | None,
     *,
     is_dry: bool,
-    begin: Callable[[], None] = lambda: None,
+    begin: Callable[[Results], None] = lambda results: None,
 ) -> Compared:
     """Train, or forecast, all cells, and write the results after each.
 
@@ -53,7 +53,7 @@ def compare(
         display: shows the progress.
         cluster: runs the jobs; None for this process.
         is_dry: whether to forecast alone.
-        begin: called before anything is trained.
+        begin: called before anything is trained, with what was trained earlier.
 
     Raises:
         UserError: a cell is impossible, or the folder holds the results on another text.
@@ -69,7 +69,7 @@ def compare(
             forecasts = forecast(comparison)
             notes = tables.forecast_notes(forecasts, results)
             return Compared(False, results, tuple(notes), forecasts)
-        begin()
+        begin(results)
         for line in power_notes(results):
             display.note(line)
 

@@ -147,6 +147,8 @@ class Grid(Ranged):
         probes: kinds in `probes/`, with which each pretrained model is measured.
         cpus: cores that each cell takes with `--ray`.
         gpus: GPUs that each cell takes with `--ray`.
+        by_cell: whether all seeds of a cell are trained before the next cell; else the first seed
+            of all cells is.
         claim: what the cells are to decide, for `foreword claims`.
     """
 
@@ -164,6 +166,7 @@ class Grid(Ranged):
     probes: tuple[Probe, ...] = field(default=(), metadata={"part": Part("probes")})
     cpus: Count = 1
     gpus: CountOrZero = 0
+    by_cell: bool = False
     claim: Claim | None = None
 
     def __post_init__(self) -> None:

@@ -120,26 +120,26 @@ class Comparison:
 
     def jobs(self) -> list[Job]:
         """Return all jobs in order; each cell is measured right after its pretraining."""
-        jobs = []
-        for seed in range(1, self.grid.most_seeds + 1):
-            for cell in self.grid.cells:
-                if seed > self.grid.seeds_of(cell):
-                    continue
-                if seed == 1:
-                    jobs += [
-                        Job(cell, SEED, planned=planned) for planned in self.trials.planned(cell)
-                    ]
-                jobs.append(Job(cell, seed))
-                jobs += [
-                    Job(cell, seed, probe=measurement)
-                    for measurement in self.grid.measurements
-                    if cell.is_measured_by(measurement.name)
-                ]
-                for task in self.tasks_of(cell):
-                    jobs.append(Job(cell, seed, task))
-                    is_too = cell.is_measured_by(task.name, is_scratch=True)
-                    if task.scratch and is_too and seed == 1:
-                        jobs.append(Job(cell, seed, task, is_scratch=True))
+        jobs, grid = list[Job](), self.grid
+        trainings = [
+            (cell, seed) for cell in grid.cells for seed in range(1, grid.seeds_of(cell) + 1)
+        ]
+        if not grid.by_cell:
+            trainings.sort(key=lambda training: training[1])
+        for cell, seed in trainings:
+            if seed == 1:
+                jobs += [Job(cell, SEED, planned=planned) for planned in self.trials.planned(cell)]
+            jobs.append(Job(cell, seed))
+            jobs += [
+                Job(cell, seed, probe=measurement)
+                for measurement in grid.measurements
+                if cell.is_measured_by(measurement.name)
+            ]
+            for task in self.tasks_of(cell):
+                jobs.append(Job(cell, seed, task))
+                is_too = cell.is_measured_by(task.name, is_scratch=True)
+                if task.scratch and is_too and seed == 1:
+                    jobs.append(Job(cell, seed, task, is_scratch=True))
         jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.judge.has_classes]
         return jobs
 

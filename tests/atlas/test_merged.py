@@ -55,9 +55,10 @@ def made(folder: Path, *names: str, scale: float = 1.0) -> Atlas:
 def test_cells_of_equal_content_are_one(claims: Path) -> None:
     found = made(claims, "first", "second")
     cells = {cell.name: cell for cell in found.grid.cells}
-    assert list(cells) == ["masked", "decoder", "masked #2"]  # the other masked has fewer layers
-    assert [cell.seeds for cell in cells.values()] == [2, 3, 3]
-    assert [cell.measures for cell in cells.values()] == [(), ("Reviews",), ("Reviews",)]
+    # The one that both need is first; the other masked has fewer layers.
+    assert list(cells) == ["decoder", "masked", "masked #2"]
+    assert [cell.seeds for cell in cells.values()] == [3, 2, 3]
+    assert [cell.measures for cell in cells.values()] == [("Reviews",), (), ("Reviews",)]
     assert not found.grid.probes  # no claim is about it
     names = [str(term) for _, term in found.claims["second"].weighted]
     assert names == ["masked #2", "decoder"]
@@ -101,6 +102,7 @@ def test_a_run_continues_and_its_page_needs_its_results_alone(claims: Path, tmp_
     write(claims, "third", cells=[grids.CAUSAL, {**grids.MASKED, "set": NARROW}])
     trained = {file: file.stat().st_mtime_ns for file in (out / "runs").glob("*/recipe.toml")}
     assert len(trained) == 4
+    foreword.claims.run([claims / "third.toml"], out=out, progress=False)
     both = foreword.claims.run(
         [claims / "first.toml", claims / "third.toml"], out=out, progress=False
     )

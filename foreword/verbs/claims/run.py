@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from foreword.atlas.merged import Atlas
     from foreword.comparison.compare import Compared
     from foreword.comparison.grid import Grid
+    from foreword.comparison.results import Results
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,8 +157,8 @@ class Run(ReadsText, ShowsProgress, ClaimsVerb[ClaimsRun]):
 
         known = record.Record(scale, self.hours, made.grid.data, {}, left_out)
 
-        def begin() -> None:
-            record.commit(Path(self.out), made, known)
+        def begin(earlier: Results) -> None:
+            record.commit(Path(self.out), made, known, {run.cell for run in earlier.runs})
 
         return self._compared(made, is_dry=self.dry_run, begin=begin)
 
