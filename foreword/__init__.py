@@ -29,8 +29,8 @@ The functions are verbs of the command line, with the same names, arguments and 
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison; demo shows all stages in minutes
 
-The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. That
-of `foreword scale` is one of `foreword.scale`: fit, scaling laws of a table of runs.
+The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. So
+are those of `foreword scale`, run and fit, and of `foreword claims`, run and table.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     resume = function(Resume)
     score = function(Score)
     show = function(Show)
+    claims: SimpleNamespace
     scale: SimpleNamespace
     tokenizer: SimpleNamespace
     translate = function(Translate)
@@ -97,10 +98,10 @@ if TYPE_CHECKING:
     tune_suite = function(TuneSuite)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "check", "clean", "compare", "demo", "drift", "evaluate",
-    "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "predict",
-    "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show", "tokenizer",
-    "translate", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
+    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
+    "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show",
+    "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 

@@ -50,6 +50,10 @@ class VocabSizeError(UserError):
         self.fitting = fitting
 
 
+class NoFileError(UserError):
+    """A file that a setting names does not exist."""
+
+
 class DamagedError(UserError):
     """A stored file is not as it was written; another checkpoint, or a new one, is needed."""
 

@@ -13,7 +13,8 @@ GROUPS = {
     "Text": ("clean", "tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune", "tune-suite"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
-    "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "compare", "scale", "report"),
+    "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "report"),
+    "Compare": ("compare", "scale", "claims"),
     "Exchange": ("import", "export"),
 }
 FIRST = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,23 @@ class Compared:
 
 
 def compare(
-    grid: Grid, folder: Path, display: ProgressReporter, cluster: Cluster | None, *, is_dry: bool
+    grid: Grid,
+    folder: Path,
+    display: ProgressReporter,
+    cluster: Cluster | None,
+    *,
+    is_dry: bool,
+    begin: Callable[[Results], None] = lambda results: None,
 ) -> Compared:
     """Train, or forecast, all cells, and write the results after each.
+
+    Args:
+        grid: the cells.
+        folder: where the results are written.
+        display: shows the progress.
+        cluster: runs the jobs; None for this process.
+        is_dry: whether to forecast alone.
+        begin: called before anything is trained, with what was trained earlier.
 
     Raises:
         UserError: a cell is impossible, or the folder holds the results on another text.
@@ -54,6 +69,7 @@ def compare(
             forecasts = forecast(comparison)
             notes = tables.forecast_notes(forecasts, results)
             return Compared(False, results, tuple(notes), forecasts)
+        begin(results)
         for line in power_notes(results):
             display.note(line)
 

@@ -31,6 +31,7 @@ class Forecast:
         sweep_seconds: for all trials of the cell, roughly.
         pretraining_seconds: for each seed, without evaluations.
         tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
+        seeds: number of pretrainings.
         embeddings: the largest share of a budget in FLOPs that first embeddings take.
         error: why the cell cannot be run, or "".
         note: why there is no forecast, or "".
@@ -46,6 +47,7 @@ class Forecast:
     sweep_seconds: float = 0.0
     pretraining_seconds: float = 0.0
     tuning_seconds: float = 0.0
+    seeds: int = 1
     embeddings: float = 0.0
     error: str = ""
     note: str = ""
@@ -57,7 +59,7 @@ class ComparisonForecast:
 
     Attributes:
         cells: the forecast of each cell, in order.
-        seeds: number of pretrainings of each cell.
+        seeds: number of pretrainings of each cell that has none of its own.
         jobs: number of trials, pretrainings and fine-tunings in all.
     """
 
@@ -69,8 +71,7 @@ class ComparisonForecast:
     def seconds(self) -> float:
         """The time of all jobs that have a forecast."""
         return sum(
-            c.sweep_seconds + self.seeds * c.pretraining_seconds + c.tuning_seconds
-            for c in self.cells
+            c.sweep_seconds + c.seeds * c.pretraining_seconds + c.tuning_seconds for c in self.cells
         )
 
     @property
@@ -122,7 +123,8 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         bytes=measured.memory.total,
         sweep_seconds=seconds * _sweep_runs(comparison, cell),
         pretraining_seconds=seconds,
-        tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
+        tuning_seconds=_tuning_tokens(comparison, cell, prepared) * seconds_per_token,
+        seeds=comparison.grid.seeds_of(cell),
         embeddings=most_of_budget(recipe, tokenizer.vocab),
     )
 
@@ -161,15 +163,16 @@ def _sweep_runs(comparison: Comparison, cell: Cell) -> float:
     return mean * sum(grid.share_of(number) * size for number, size in rounds)
 
 
-def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:
+def _tuning_tokens(comparison: Comparison, cell: Cell, prepared: PreparedText) -> float:
     """Return the tokens that a cell's fine-tunings read, at the pretraining text's tokens/byte."""
     counts = [prepared.counts[name] for name in (TRAIN, HELDOUT)]
     per_byte = sum(c.tokens for c in counts) / max(1, sum(c.bytes for c in counts))
     total = 0.0
-    for task in comparison.grid.tasks:
+    for task in comparison.tasks_of(cell):
         examples = comparison.examples[task.name].train
         size = 1.0 * sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
-        starts = comparison.grid.seeds + task.scratch
+        is_too = task.scratch and cell.is_measured_by(task.name, is_scratch=True)
+        starts = comparison.grid.seeds_of(cell) + is_too
         if task.tune.examples is not None:
             size *= task.tune.examples / len(examples)
         total += size * per_byte * task.tune.epochs * task.tune.seeds * starts

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from foreword.comparison.claim import Claim
+from foreword.comparison.margins import SCRATCH
 from foreword.comparison.probing import GridProbe, GridText, named, texts_of
 from foreword.comparison.sweep import SEED, Values, as_table, combinations, settings_of
 from foreword.disk import atomic
@@ -45,6 +47,9 @@ class Cell(Ranged):
             little more than the largest.
         cpus: cores that it takes with `--ray`; default: the grid's.
         gpus: GPUs that it takes with `--ray`; default: the grid's.
+        seeds: number of pretraining seeds; default: the grid's.
+        measures: names of the tasks and probes that it is measured by, and "NAME from scratch" of
+            tasks that its network learns from random weights; default: all.
     """
 
     recipe: str
@@ -55,6 +60,8 @@ class Cell(Ranged):
     after: str = ""
     cpus: Count | None = None
     gpus: CountOrZero | None = None
+    seeds: Trainings | None = None
+    measures: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,6 +77,11 @@ class Cell(Ranged):
     def name(self) -> str:
         """The label, or the recipe's name."""
         return self.label or Path(self.recipe).stem
+
+    def is_measured_by(self, name: str, *, is_scratch: bool = False) -> bool:
+        """Return whether it is measured by a task or probe of this name."""
+        name += f" {SCRATCH}" * is_scratch
+        return self.measures is None or name in self.measures
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,9 @@ class Grid(Ranged):
         probes: kinds in `probes/`, with which each pretrained model is measured.
         cpus: cores that each cell takes with `--ray`.
         gpus: GPUs that each cell takes with `--ray`.
+        by_cell: whether all seeds of a cell are trained before the next cell; else the first seed
+            of all cells is.
+        claim: what the cells are to decide, for `foreword claims`.
     """
 
     cells: tuple[Cell, ...]
@@ -151,6 +166,8 @@ class Grid(Ranged):
     probes: tuple[Probe, ...] = field(default=(), metadata={"part": Part("probes")})
     cpus: Count = 1
     gpus: CountOrZero = 0
+    by_cell: bool = False
+    claim: Claim | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,6 +251,15 @@ class Grid(Ranged):
     def before(self, cell: Cell) -> Cell | None:
         """Return the cell whose runs a cell's go on from."""
         return next((other for other in self.cells if other.name == cell.after), None)
+
+    def seeds_of(self, cell: Cell) -> int:
+        """Return the number of pretraining seeds of a cell."""
+        return cell.seeds or self.seeds
+
+    @property
+    def most_seeds(self) -> int:
+        """The most pretraining seeds of a cell."""
+        return max(map(self.seeds_of, self.cells))
 
     def budget_of(self, cell: Cell) -> Budget | None:
         """Return the budget of a cell."""
@@ -378,7 +404,8 @@ def load_grid(
             f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
             "or --hours, or budget = { unit = ..., amount = ... } in the grid"
         )
-    if other := [c for c in grid.cells if c.budget and c.budget.unit != grid.budget.unit]:
+    other = [c for c in grid.cells if c.budget and c.budget.unit != grid.budget.unit]
+    if other and grid.claim is None:  # curves have one axis
         raise UserError(f"{path}: cell '{other[0].name}': budget: give it in {grid.budget.unit}")
     if not grid.data and grid.sources:
         grid = replace(grid, data=(str(folder),))
@@ -441,7 +468,7 @@ def _probe_in(folder: Path, probe: Probe) -> Probe:
     try:
         return with_absolute_paths(probe, folder)
     except UserError as error:
-        raise UserError(f"probes: {kinds.name_of(probe)}: {error}") from error
+        raise type(error)(f"probes: {kinds.name_of(probe)}: {error}") from error
 
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:

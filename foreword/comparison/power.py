@@ -65,7 +65,9 @@ def _power_note(results: Results, task: GridTask) -> str:
     grid = results.comparison.grid
     metric = results.metric(task) or ("accuracy" if task.task.judge.has_classes else "")
     name = f"{task.name}, {metric_name(metric)}"
-    seeds, of = (grid.seeds, "pretraining") if grid.seeds > 1 else (task.tune.seeds, "fine-tuning")
+    seeds, of = grid.most_seeds, "pretraining"
+    if seeds == 1:
+        seeds, of = task.tune.seeds, "fine-tuning"
     if seeds < 2:
         return f"{name}: one seed has no interval, so no difference is detectable."
     observed = pooled_deviation(results.spreads(task))

@@ -84,6 +84,8 @@ class RunResult:
         run: the run folder.
         parameters: number of the model's parameters, heads included.
         bytes: size of the checkpoint on disk, without what only resuming needs.
+        memory: bytes that training takes at least, counted: weights, gradients, optimizer and the
+            activations of a row.
         steps: number of steps.
         tokens: tokens read.
         flops: FLOPs of training.
@@ -101,6 +103,7 @@ class RunResult:
     run: str
     parameters: int
     bytes: int
+    memory: int
     steps: int
     tokens: int
     flops: float
@@ -116,6 +119,7 @@ class RunResult:
 NUMBERS = (
     "parameters",
     "bytes",
+    "memory",
     "tokens",
     "flops",
     "seconds",
@@ -212,24 +216,12 @@ class Results:
         return interval(values) if values else None
 
     def task_values(self, cell: str, task: Measure, start: str) -> list[float]:
-        """Return a cell's scores on a task.
-
-        With several seeds of pretraining there is one for each, the mean of its fine-tunings; with
-        one there is one for each seed of fine-tuning.
-        """
+        """Return a cell's scores on a task, as `values_of`."""
         return list(self.values_by_seed(cell, task, start).values())
 
     def values_by_seed(self, cell: str, task: Measure, start: str) -> dict[int, float]:
-        """Return a cell's scores on a task by seed of pretraining, or with one by fine-tuning's."""
-        metric = self.metric(task)
-        by_seed: dict[int, dict[int, float]] = {}
-        for score in self.scores:
-            if (score.cell, score.task, score.start) == (cell, task.name, start):
-                by_tuning = by_seed.setdefault(score.seed, {})
-                by_tuning[score.tuning_seed] = score.scores.get(metric, math.nan)
-        if len(by_seed) == 1:
-            return next(iter(by_seed.values()))
-        return {seed: sum(of.values()) / len(of) for seed, of in by_seed.items()}
+        """Return a cell's scores on a task by seed, as `values_of`."""
+        return values_of(self.scores, (cell, task.name, start), self.metric(task))
 
     def spreads(self, task: Measure) -> list[Spread]:
         """Return the spread of each pretrained cell's scores on a task, over seeds."""
@@ -319,6 +311,29 @@ class Results:
         return {**names, **numbers, "tasks": tasks}
 
 
+def values_of(
+    scores: Sequence[TuningScore], of: tuple[str, str, str], metric: str
+) -> dict[int, float]:
+    """Return a cell's scores on a task by seed.
+
+    With several seeds of pretraining there is one for each, the mean of its fine-tunings; with one
+    there is one for each seed of fine-tuning.
+
+    Args:
+        scores: all scores.
+        of: the names of the cell and the task, and the start.
+        metric: the metric.
+    """
+    by_seed: dict[int, dict[int, float]] = {}
+    for score in scores:
+        if (score.cell, score.task, score.start) == of:
+            by_tuning = by_seed.setdefault(score.seed, {})
+            by_tuning[score.tuning_seed] = score.scores.get(metric, math.nan)
+    if len(by_seed) == 1:
+        return next(iter(by_seed.values()))
+    return {seed: sum(one.values()) / len(one) for seed, one in by_seed.items()}
+
+
 def gather(comparison: Comparison) -> Results:
     """Read the results of a comparison's finished jobs."""
     runs, scores = [], []
@@ -332,7 +347,8 @@ def gather(comparison: Comparison) -> Results:
         if job.is_pretraining:
             run = comparison.run_folder(job.cell, job.seed)
             if run is not None and comparison.seconds_taken(job) is not None:
-                runs.append(_run_result(job, run, AXES[comparison.grid.budget.unit]))
+                memory = comparison.memory_of(job.cell)
+                runs.append(_run_result(job, run, AXES[comparison.grid.budget.unit], memory))
                 if job.seed == 1 and (run / BATCHES).is_file():
                     batches[job.cell.name, ""] = np.array(stored.read(run / BATCHES)["batches"])
             continue
@@ -363,7 +379,7 @@ def gather(comparison: Comparison) -> Results:
     return Results(comparison, runs, scores, dev, trials, answers, batches)
 
 
-def _run_result(job: Job, run: Path, axis: Axis) -> RunResult:
+def _run_result(job: Job, run: Path, axis: Axis, memory: int) -> RunResult:
     """Read the result of a finished run from its newest checkpoint and its log."""
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
@@ -383,6 +399,7 @@ def _run_result(job: Job, run: Path, axis: Axis) -> RunResult:
         run=str(run),
         parameters=read_state(run)["parameters"],
         bytes=sum(file.stat().st_size for file in files),
+        memory=memory,
         steps=spent["steps"],
         tokens=spent["tokens"],
         flops=spent["flops"],

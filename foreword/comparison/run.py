@@ -44,7 +44,7 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import is_finished
-from foreword.runs.sizes import MACHINES, require_memory
+from foreword.runs.sizes import MACHINES, least_memory, require_memory
 from foreword.runs.sources import require_one_tokenizer, source_texts
 from foreword.runs.stages import ProgressReporter
 from foreword.settings import config, kinds
@@ -74,8 +74,11 @@ class Comparison:
         atomic.require_writable(out, is_folder=True)
         if out.exists() and not (out / GRID_FILE).is_file() and _holds_other_files(out):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
-        seeds = range(1, grid.seeds + 1)
-        self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
+        self.recipes = {
+            (cell.name, seed): grid.recipe(cell, seed)
+            for cell in grid.cells
+            for seed in range(1, grid.seeds_of(cell) + 1)
+        }
         for cell in grid.cells:
             with _naming_cell(cell.name):
                 _require_cell(self.recipes[cell.name, 1], grid.data)
@@ -99,29 +102,44 @@ class Comparison:
         self.corpora = Corpora(grid.data, out / "data", progress.stage, grid.heldout, read, sources)
         self.trials = Trials(grid, out / "sweeps", self.corpora)
         self.failures: list[Failure] = []
+        self._memory: dict[str, int] = {}  # by the name of the cell
 
     def tasks_of(self, cell: Cell) -> tuple[GridTask, ...]:
         """Return the tasks that a cell is fine-tuned on; a count-based one has no weights to."""
         is_count_based = self.recipes[cell.name, 1].model.is_count_based
-        return () if is_count_based else self.grid.tasks
+        tasks = [task for task in self.grid.tasks if cell.is_measured_by(task.name)]
+        return () if is_count_based else tuple(tasks)
+
+    def memory_of(self, cell: Cell) -> int:
+        """Return the bytes that training a cell takes at least."""
+        if cell.name not in self._memory:
+            recipe = self.recipes[cell.name, 1]
+            components = least_memory(recipe, self.corpora.tokenizer_for(recipe).vocab)
+            self._memory[cell.name] = sum(components.values())
+        return self._memory[cell.name]
 
     def jobs(self) -> list[Job]:
         """Return all jobs in order; each cell is measured right after its pretraining."""
-        jobs = []
-        for seed in range(1, self.grid.seeds + 1):
-            for cell in self.grid.cells:
-                if seed == 1:
-                    jobs += [
-                        Job(cell, SEED, planned=planned) for planned in self.trials.planned(cell)
-                    ]
-                jobs.append(Job(cell, seed))
-                jobs += [
-                    Job(cell, seed, probe=measurement) for measurement in self.grid.measurements
-                ]
-                for task in self.tasks_of(cell):
-                    jobs.append(Job(cell, seed, task))
-                    if task.scratch and seed == 1:
-                        jobs.append(Job(cell, seed, task, is_scratch=True))
+        jobs, grid = list[Job](), self.grid
+        trainings = [
+            (cell, seed) for cell in grid.cells for seed in range(1, grid.seeds_of(cell) + 1)
+        ]
+        if not grid.by_cell:
+            trainings.sort(key=lambda training: training[1])
+        for cell, seed in trainings:
+            if seed == 1:
+                jobs += [Job(cell, SEED, planned=planned) for planned in self.trials.planned(cell)]
+            jobs.append(Job(cell, seed))
+            jobs += [
+                Job(cell, seed, probe=measurement)
+                for measurement in grid.measurements
+                if cell.is_measured_by(measurement.name)
+            ]
+            for task in self.tasks_of(cell):
+                jobs.append(Job(cell, seed, task))
+                is_too = cell.is_measured_by(task.name, is_scratch=True)
+                if task.scratch and is_too and seed == 1:
+                    jobs.append(Job(cell, seed, task, is_scratch=True))
         jobs += [Job(NO_CELL, 0, task) for task in self.grid.tasks if task.task.judge.has_classes]
         return jobs
 

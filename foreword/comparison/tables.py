@@ -102,10 +102,10 @@ def notes(results: Results) -> list[str]:
             "text is predicted."
         )
     # What the intervals are over, and what they leave out.
-    if grid.seeds > 1:
+    if grid.most_seeds > 1:
         lines.append(
-            f"± is half the {percent} interval (Student's t) over {grid.seeds} seeds of "
-            "pretraining, each the mean of its fine-tunings; from scratch, over seeds of "
+            f"± is half the {percent} interval (Student's t) over {grid.most_seeds} seeds "
+            "of pretraining, each the mean of its fine-tunings; from scratch, over seeds of "
             "fine-tuning."
         )
     elif grid.tasks:
@@ -118,7 +118,7 @@ def notes(results: Results) -> list[str]:
         lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
     by_cell = [results.margins(cell, task) for task in grid.tasks for cell in grid.cells]
     if any(by_cell):
-        of = "pretraining" if grid.seeds > 1 else "fine-tuning"
+        of = "pretraining" if grid.most_seeds > 1 else "fine-tuning"
         has_seeds = any(one.seeds > 1 for margins in by_cell for one in margins.values())
         over = f"over seeds of {of} and over" if has_seeds else "with one seed over"
         alone = "" if has_seeds else " alone"

@@ -283,6 +283,6 @@ def data_warnings(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]
         "empty files": counts["empty_files"],
         "bytes replaced": counts["replaced_bytes"],
         f"files not read ({kinds})": sum(counts["skipped"].values()),
-        f"pages not read ({reasons})": sum(counts.get("left", {}).values()),
+        f"texts not read ({reasons})": sum(counts.get("left", {}).values()),
     }
     return {what: count for what, count in warnings.items() if count}

@@ -47,6 +47,7 @@ class ShardBuilder:
         tokenizer: text to ids.
         cut: where sequences end.
         share: share of the documents to hold out by hash; 0 for none.
+        train_share: share of the others to train on.
         workers: processes that encode; 0 for one per core.
         progress: called from time to time with the bytes of the files done and their total.
         total: bytes of the files.
@@ -61,6 +62,7 @@ class ShardBuilder:
     tokenizer: Tokenizer
     cut: Cut
     share: float
+    train_share: float
     workers: int
     progress: Progress | None
     total: int
@@ -169,9 +171,12 @@ class ShardBuilder:
                 self.text.update(b"\0")
                 # A blank line is never held out alone.
                 number = holdout.hash_to_unit(text) if text else 2.0
+                name = HELDOUT if number < self.share else side
+                if name == TRAIN and number < 1 - (1 - self.share) * self.train_share:
+                    counts.leave("of the share that is not trained on")
+                    continue
                 self.lowest.update(number, text, index)
                 index += 1
-                name = HELDOUT if number < self.share else side
                 pending[name].append(text)
                 sizes[name] += len(text)
                 if sizes[name] >= _BATCH:

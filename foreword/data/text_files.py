@@ -67,7 +67,8 @@ class ReadCounts:
         files: files read.
         empty_files: files of no bytes.
         skipped: files in folders that no reader reads, by kind (`".pdf"` -> 3).
-        left: pages of web archives that were not read, by reason (`"of type image/png"` -> 3).
+        left: documents and pages of web archives that were not kept, by reason (`"of type
+            image/png"` -> 3).
         documents: documents with text.
         empty_documents: documents without text, skipped.
         empty_sides: pairs with one side without text, skipped.

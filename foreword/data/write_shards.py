@@ -24,7 +24,7 @@ from foreword.data.tokenize_documents import Cut
 from foreword.errors import UserError
 from foreword.process import allocator
 from foreword.process.cluster import Cluster
-from foreword.settings.ranges import Ranged, ShareBelowOne, Workers
+from foreword.settings.ranges import PositiveShare, Ranged, ShareBelowOne, Workers
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -34,12 +34,15 @@ class PrepareSettings(Ranged):
 
     Attributes:
         heldout: share of the documents that is held out and never trained on; 0 for none.
+        train_share: share of the others that is trained on, chosen by hash: what a smaller share
+            has, a larger one has too.
         sentences: whether a sequence is a sentence; else it is a whole document. In parallel text
             it is one side of a pair.
         workers: processes that encode; 0 for one per core. The shards do not depend on it.
     """
 
     heldout: ShareBelowOne = 0.005
+    train_share: PositiveShare = 1.0
     sentences: bool = True
     workers: Workers = 0
 
@@ -75,6 +78,7 @@ def prepare(
     settings, read, folder = settings or PrepareSettings(), files.read, Path(folder)
     heldout = 0.0 if files.heldout else settings.heldout
     counts = deepcopy(files.counts)
+    fewer = {} if settings.train_share == 1 else {"train_share": settings.train_share}
     fingerprint = fingerprint_of(files, tokenizer, settings)
 
     def make(part: Path) -> dict[str, Any]:
@@ -82,7 +86,8 @@ def prepare(
         cut: Cut = "lines" if read.target else "sentences" if settings.sentences else "documents"
         total = sum(size for size, _ in files.states.values())
         builder = ShardBuilder(
-            part, tokenizer, cut, heldout, settings.workers, progress, total, cluster
+            *(part, tokenizer, cut, heldout, settings.train_share),
+            *(settings.workers, progress, total, cluster),
         )
         with allocator.returning_freed():
             builder.encode({TRAIN: files.train, HELDOUT: files.heldout}, read, counts)
@@ -97,7 +102,7 @@ def prepare(
             "text_blake2b": builder.text.hexdigest(),
             "read": {**asdict(read), "counts": asdict(counts)},
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
-            "settings": {"heldout": heldout, "sentences": settings.sentences},
+            "settings": {"heldout": heldout, "sentences": settings.sentences} | fewer,
             "counts": {name: asdict(split) for name, split in builder.counts.items()},
             "files": builder.files,
         }
@@ -110,4 +115,6 @@ def fingerprint_of(files: SplitFiles, tokenizer: Tokenizer, settings: PrepareSet
     text, heldout_text = files.fingerprints
     share = 0.0 if files.heldout else settings.heldout
     parts = [FORMAT, text, tokenizer.fingerprint, share, settings.sentences]
+    if settings.train_share < 1:
+        parts.append({"train_share": settings.train_share})
     return digest([*parts, heldout_text] if heldout_text else parts)

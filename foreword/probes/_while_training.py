@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from foreword.disk import atomic
-from foreword.errors import UserError
+from foreword.errors import NoFileError, UserError
 from foreword.probes._contract import PATH, Probe, ProbedModel
 from foreword.runs.hooks import Probing
 from foreword.runs.trained_model import TrainedModel
@@ -87,7 +87,7 @@ def with_absolute_paths(probe: Probe, folder: Path | None = None) -> Probe:
     for name, path in _paths(probe).items():
         whole = str(((folder or Path()) / Path(path).expanduser()).absolute())
         if not _matches(whole):
-            raise UserError(f"probe.{name}: {path}: no such file or folder")
+            raise NoFileError(f"probe.{name}: {path}: no such file or folder")
         absolute[name] = whole
     return replace(probe, **absolute)  # type: ignore[type-var]  # a dataclass
 

@@ -97,7 +97,16 @@ class GradientReach(Ranged):
         if _floor(details) > min((row["mean"] for row in details if row["mean"] > 0), default=0):
             notes.append(f"the plot ends at {FLOOR:g} of the largest mean; the figures continue")
         rows = _same_keys(rows)
-        return Finding(title, rows, details, notes, lambda figure: _plot(figure, details))
+        reaches = {row["run"]: float(row["reach"].split()[0]) for row in rows}  # "31 or more"
+        return Finding(
+            title,
+            rows,
+            details,
+            notes,
+            plot=lambda figure: _plot(figure, details),
+            measure="reach",
+            scores=reaches,
+        )
 
     def _batch_and_layer(self, probed: ProbedModel) -> tuple[Batch, int]:
         """Return the rows and the layer to measure a model on, tested on the first row."""

@@ -77,10 +77,17 @@ def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
     """Check that a recipe reads text in the form that its packing requires.
 
     Raises:
-        UserError: a packing of pairs gets no pairs; the setting is named.
+        UserError: a packing of pairs gets no pairs, or prepared text is not the share of it that is
+            asked for; the setting is named.
     """
-    if is_prepared(texts):
-        return  # prepared with settings of its own
+    if is_prepared(texts):  # with settings of its own
+        settings = PreparedText.load(texts[0], verify=False).manifest["settings"]
+        if recipe.prepare.train_share not in (1.0, settings.get("train_share")):
+            raise UserError(
+                f"prepare.train_share: {texts[0]} was prepared with another share; name the text "
+                "files"
+            )
+        return
     if recipe.packing.needs_pairs and not recipe.read.target:
         raise UserError(
             f"read.target: packing '{kinds.name_of(recipe.packing)}' requires parallel text; name "

@@ -78,14 +78,19 @@ class Shipped:
 
 @functools.lru_cache(16)
 def _stems(folder: Path, changed: int) -> tuple[str, ...]:
-    """Return the names of the TOML files in a folder that changed last at this time."""
-    return tuple(sorted(file.stem for file in folder.glob("*.toml")))
+    """Return the names of the TOML files in a folder that changed last at this time.
+
+    Those that begin with `_` are for others to extend.
+    """
+    files = (file for file in folder.glob("*.toml") if not file.stem.startswith("_"))
+    return tuple(sorted(file.stem for file in files))
 
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = Shipped(FOLDER, "recipe")
 GRIDS = Shipped(FOLDER / "grids", "grid")
 SUITES = Shipped(FOLDER / "suites", "suite")
+CLAIMS = Shipped(FOLDER / "claims", "claim")
 CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
 
 

@@ -144,6 +144,21 @@ def grids_page() -> Output:
     return Output([ResultTable(grids)], grids)
 
 
+def claims_page() -> Output:
+    """Return the page of the shipped claims."""
+    tables = {name: config.read(config.CLAIMS.find(name)) for name in config.CLAIMS.names()}
+    claims = [
+        {
+            "claim": name,
+            "sentence": table["claim"]["sentence"],
+            "source": table["claim"]["source"],
+            "cells": [cell.get("label", cell["recipe"]) for cell in table["cells"]],
+        }
+        for name, table in tables.items()
+    ]
+    return Output([ResultTable(claims)], claims)
+
+
 def suites_page() -> Output:
     """Return the page of the suites of `foreword tune-suite` and of `foreword probe`."""
     suites = []

@@ -15,17 +15,17 @@ from foreword.verbs._contract import ARGUMENT, SET, PathName, Settings, Verb
 
 @dataclass(frozen=True)
 class Show(Verb[Output]):
-    """List kinds, families, recipes, grids or suites, or show one of them.
+    """List kinds, families, recipes, grids, suites or claims, or show one of them.
 
         foreword.show("masked")
 
     A kind's page says what each setting means, its default, its range, and where it is used.
 
     Attributes:
-        what: kinds, families, recipes, grids, suites, cleaning; a folder of kinds (objectives,
-            positions); a kind (masked, rotary); a section (train, tune); a family (BERT); a dial
-            (encoder); a grid (ladder) or suite (glue); the name or file of a recipe. Default: what
-            there is to show.
+        what: kinds, families, recipes, grids, suites, claims, cleaning; a folder of kinds
+            (objectives, positions); a kind (masked, rotary); a section (train, tune); a family
+            (BERT); a dial (encoder); a grid (ladder), suite (glue) or claim (lstm_beats_rnn); the
+            name or file of a recipe. Default: what there is to show.
         settings: a setting of a recipe: model.layers=6.
     """
 
@@ -45,6 +45,7 @@ class Show(Verb[Output]):
             "kinds": _kind_pages.all_kinds,
             "grids": pages.grids_page,
             "suites": pages.suites_page,
+            "claims": pages.claims_page,
             "cleaning": pages.cleaning_page,
         }
         settings, what = assignments(self.settings), self.what
@@ -65,7 +66,7 @@ class Show(Verb[Output]):
             return _kind_pages.section_page(what, sections[what])
         if folders := _kind_pages.folders_named(what):
             return _kind_pages.folder_page(folders[0])
-        for shipped in (config.GRIDS, config.SUITES):
+        for shipped in (config.GRIDS, config.SUITES, config.CLAIMS):
             if what in shipped.names():
                 return pages.file_page(shipped.find(what))
         if what in FAMILIES:
@@ -98,7 +99,7 @@ def _called(what: str) -> Output:
         named = [name for folder in kinds.folders() for name in kinds.names(folder)]
         folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
         recipes = [*config.RECIPES.names(), *config.CLEANING.names()]
-        recipes += [*config.GRIDS.names(), *config.SUITES.names()]
+        recipes += [*config.GRIDS.names(), *config.SUITES.names(), *config.CLAIMS.names()]
         words = [*folders, *_kind_pages.sections(), *named, *recipes, *FAMILIES]
         others = {
             other.lower(): name

@@ -56,6 +56,30 @@ def test_each_cell_is_a_run_folder_and_all_share_their_data(finished: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("of_first", "expected"),
+    [
+        ({"seeds": 2}, [*ALL, ALL[0].replace("seed 1", "seed 2"), ALL[1].replace("1", "2", 1)]),
+        ({"measures": []}, [ALL[0], *ALL[3:]]),
+        ({"measures": ["Reviews"]}, [*ALL[:2], *ALL[3:]]),
+        ({"measures": ["Reviews", "Reviews from scratch"]}, ALL),
+    ],
+)
+def test_a_cell_has_seeds_and_measures_of_its_own(
+    folder: Path, tmp_path: Path, of_first: dict[str, Any], expected: list[str]
+) -> None:
+    grid = load_grid(grids.write_grid(folder, cells=[{**MASKED, **of_first}, CAUSAL]))
+    jobs = Comparison(grid, tmp_path / "out", Quiet()).jobs()
+    assert sorted(map(str, jobs)) == sorted(expected)
+
+
+def test_seeds_of_a_cell_may_come_together(folder: Path, tmp_path: Path) -> None:
+    grid = load_grid(grids.write_grid(folder, seeds=2, tasks=None, by_cell=True))
+    jobs = Comparison(grid, tmp_path / "out", Quiet()).jobs()
+    cells = [(job.cell.name, job.seed) for job in jobs]
+    assert cells == [(name, seed) for name in ("masked", "decoder") for seed in (1, 2)]
+
+
 def test_each_tokenizer_has_its_own_shards(folder: Path, tmp_path: Path) -> None:
     other = {"label": "chars", "recipe": "decoder.toml", "set": {"tokenizer": {"kind": "char"}}}
     grid = load_grid(grids.write_grid(folder, cells=[MASKED, CAUSAL, other]))

@@ -451,3 +451,21 @@ def test_shards_are_whole_after_a_kill_at_any_moment(
         "train.bin",
         "train.idx",
     ]
+
+
+def test_a_smaller_share_of_the_text_is_part_of_a_larger_one(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    texts = make_texts(200)
+    made = {
+        share: run(tmp_path, texts, tokenizer, str(share), heldout=0.1, train_share=share)
+        for share in (0.1, 0.5, 1.0)
+    }
+    train = {share: set(decoded(one.train, tokenizer)) for share, one in made.items()}
+    assert train[0.1] < train[0.5] < train[1.0]
+    assert len(train[0.1]) == pytest.approx(0.1 * len(train[1.0]), abs=10)
+    heldout = {tuple(decoded(one.heldout, tokenizer)) for one in made.values()}
+    assert len(heldout) == 1
+    left = made[0.5].manifest["read"]["counts"]["left"]
+    assert sum(left.values()) == len(train[1.0]) - len(train[0.5])
+    assert "train_share" not in made[1.0].manifest["settings"]  # as before there were shares

@@ -73,7 +73,7 @@ def test_pages_that_are_not_read_are_counted_by_reason(tmp_path: Path) -> None:
         "charset unknown": 1,
     }
     (warning,) = data_warnings(asdict(counts)).items()
-    assert warning[0].startswith("pages not read (1 of type image/png, ") and warning[1] == 7
+    assert warning[0].startswith("texts not read (1 of type image/png, ") and warning[1] == 7
 
 
 def test_large_records_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

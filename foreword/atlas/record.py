@@ -1,0 +1,180 @@
+"""What is claimed and what was found: `claims.json`, written before training, and the results.
+
+A prediction is recorded before the cells that decide it are trained. One that is added or changed
+afterwards is marked, since it may have been made to fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from foreword.atlas.merged import Atlas
+from foreword.atlas.verdict import Verdict, corrected, verdict
+from foreword.comparison.claim import Claim, ClaimTerm
+from foreword.comparison.results import NUMBERS, TuningScore, values_of
+from foreword.comparison.run import RESULTS
+from foreword.disk import stored
+from foreword.errors import UserError
+from foreword.settings import config
+
+FILE = "claims.json"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A claim as it was recorded.
+
+    Attributes:
+        claim: the claim, with the names of the atlas.
+        at: when its prediction was recorded, UTC.
+        is_before: whether none of its cells was trained then.
+    """
+
+    claim: Claim
+    at: str
+    is_before: bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """The claims of a folder, and how they were decided.
+
+    Attributes:
+        scale: by how much budgets are multiplied.
+        hours: the time that the scale was chosen for; None for a given one.
+        text: what the cells are trained on.
+        claims: the claims by name.
+        left_out: why others are not decided, by name.
+        others: claims of earlier runs in the folder, which the last one did not name.
+    """
+
+    scale: float
+    hours: float | None
+    text: tuple[str, ...]
+    claims: Mapping[str, Recorded]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Recorded] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The results of an atlas, from its folder alone.
+
+    Attributes:
+        record: the claims.
+        runs: the results of pretrainings.
+        scores: the scores of fine-tunings, probes and baselines.
+        metrics: the metric of each task and probe.
+        cells: the recipe and the budget of each cell.
+    """
+
+    record: Record
+    runs: tuple[Mapping[str, Any], ...]
+    scores: tuple[TuningScore, ...]
+    metrics: Mapping[str, str]
+    cells: Mapping[str, Mapping[str, Any]]
+
+    def values(self, term: ClaimTerm) -> list[float]:
+        """Return the values of a term, one for each seed."""
+        if term.measure in NUMBERS:
+            known = (run[term.measure] for run in self.runs if run["cell"] == term.cell)
+            return [float(value) for value in known if value is not None]
+        of = term.cell, term.measure, term.start
+        return list(values_of(self.scores, of, self.metrics.get(term.measure, "")).values())
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdict on each claim."""
+        claims = self.record.claims
+        return corrected({name: verdict(one.claim, self.values) for name, one in claims.items()})
+
+
+def commit(folder: Path, atlas: Atlas, record: Record, trained: Collection[str]) -> None:
+    """Record claims, before their cells are trained.
+
+    Args:
+        folder: the folder of the atlas.
+        atlas: the claims.
+        record: what is known besides; its claims are not read.
+        trained: the cells of which a seed was trained already.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    before = read(folder) if (folder / FILE).is_file() else record
+    earlier = {**before.others, **before.claims}
+    now, claims = datetime.now(UTC).isoformat(timespec="seconds"), dict[str, Recorded]()
+    for name, claim in atlas.claims.items():
+        is_new = not any(term.cell in trained for _, term in claim.weighted)
+        known = earlier.get(name)
+        if known is not None and _prediction(known.claim) == _prediction(claim):
+            claims[name] = replace(known, claim=claim)
+        else:
+            claims[name] = Recorded(claim, now, is_new)
+    others = {name: one for name, one in earlier.items() if name not in claims}
+    parts = {"claims": _tables(claims), "others": _tables(others)}
+    stored.write(folder / FILE, asdict(replace(record, claims={})) | parts)
+
+
+def read(folder: Path) -> Record:
+    """Return the claims of a folder.
+
+    Raises:
+        UserError: it holds none, or the file is damaged.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        raise UserError(f"{folder}: has no {FILE}; 'foreword claims run' writes it")
+    table = stored.read(file)
+    claims, others = (
+        {
+            name: Recorded(config.build(Claim, one["claim"]), one["at"], one["is_before"])
+            for name, one in table[part].items()
+        }
+        for part in ("claims", "others")
+    )
+    given = table["scale"], table["hours"], tuple(table["text"])
+    return Record(*given, claims, table["left_out"], others)
+
+
+def findings(folder: Path) -> Findings:
+    """Return the results of an atlas; none of cells that are not finished.
+
+    Raises:
+        UserError: as `read`.
+    """
+    record = read(folder)
+    table = stored.read(folder / RESULTS) if (folder / RESULTS).is_file() else {}
+    return Findings(
+        record,
+        tuple(table.get("runs", ())),
+        tuple(_score(one) for one in table.get("scores", ())),
+        table.get("metrics", {}),
+        {
+            cell.get("label") or cell["recipe"]: cell
+            for cell in table.get("grid", {}).get("cells", ())
+        },
+    )
+
+
+def _tables(claims: Mapping[str, Recorded]) -> dict[str, Any]:
+    return {
+        name: {"claim": config.to_table(one.claim), "at": one.at, "is_before": one.is_before}
+        for name, one in claims.items()
+    }
+
+
+def _score(table: Mapping[str, Any]) -> TuningScore:
+    """Return a score that was saved; null is one that is not a number."""
+    known = table["scores"].items()
+    scores = {metric: math.nan if value is None else value for metric, value in known}
+    return TuningScore(**{**table, "scores": scores})
+
+
+def _prediction(claim: Claim) -> Claim:
+    """Return what of a claim is predicted, without its words."""
+    return replace(claim, sentence="", source="")

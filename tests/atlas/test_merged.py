@@ -1,0 +1,163 @@
+"""The atlas: shared cells, what is recorded before training, a page from the results alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foreword
+from foreword.atlas.merged import Atlas, atlas, load_claims
+from foreword.comparison.grid import Grid
+from foreword.errors import UserError
+from foreword.settings import config
+from tests.comparison import grids
+
+NARROW = {"model": {"layers": 1}, "prepare": {"train_share": 0.5}}
+
+
+def write(folder: Path, name: str, **more: Any) -> str:
+    """Write a claim beside the files of the tiny grid; return its path."""
+    said = {"sentence": f"{name} is so", "source": "a lecture", "measure": "heldout_loss"}
+    prediction = {"higher": ["masked"], "lower": ["decoder"], **more.pop("claim", {})}
+    path = folder / f"{name}.toml"
+    table = grids.table(**{"tasks": None, "seeds": 2, **more, "claim": {**said, **prediction}})
+    path.write_text(config.dumps(table), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def claims(tmp_path: Path) -> Path:
+    """A folder with two claims that share a cell under two names."""
+    grids.write_files(tmp_path)
+    write(tmp_path, "first", probes=[{"kind": "cloze"}])
+    renamed = {**grids.CAUSAL, "label": "GPT"}
+    task = {**grids.TASK, "scratch": False}
+    write(
+        tmp_path,
+        "second",
+        cells=[renamed, {**grids.MASKED, "set": NARROW}],
+        tasks=[task],
+        claim={"higher": ["masked"], "lower": ["GPT"], "measure": "Reviews"},
+        seeds=3,
+    )
+    return tmp_path
+
+
+def made(folder: Path, *names: str, scale: float = 1.0) -> Atlas:
+    loaded, left_out = load_claims([str(folder / f"{n}.toml") for n in names], [], None)
+    assert not left_out
+    return atlas(loaded, scale)
+
+
+def test_cells_of_equal_content_are_one(claims: Path) -> None:
+    found = made(claims, "first", "second")
+    cells = {cell.name: cell for cell in found.grid.cells}
+    # The one that both need is first; the other masked has fewer layers.
+    assert list(cells) == ["decoder", "masked", "masked #2"]
+    assert [cell.seeds for cell in cells.values()] == [3, 2, 3]
+    assert [cell.measures for cell in cells.values()] == [("Reviews",), (), ("Reviews",)]
+    assert not found.grid.probes  # no claim is about it
+    names = [str(term) for _, term in found.claims["second"].weighted]
+    assert names == ["masked #2", "decoder"]
+
+
+def test_budgets_are_scaled_but_not_in_steps(claims: Path) -> None:
+    write(claims, "longer", budget={"unit": "tokens", "amount": 100.0})
+    for name, amount in (("first", 3), ("longer", 400)):
+        cells = made(claims, name, scale=4).grid.cells
+        assert [cell.budget.amount for cell in cells if cell.budget] == [amount, amount]
+
+
+def test_claims_without_their_files_are_left_out(claims: Path) -> None:
+    (claims / "train.tsv").unlink()
+    files = [str(claims / f"{name}.toml") for name in ("first", "second")]
+    loaded, left_out = load_claims(files, [], None)
+    assert list(loaded) == ["first"]
+    assert "train.tsv: no such file" in left_out["second"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        ({"lower": ["decodr"]}, "no cell 'decodr'; did you mean 'decoder'"),
+        ({"measure": "bits_per_bite"}, "did you mean 'bits_per_byte'"),
+    ],
+)
+def test_unknown_names_are_refused(claims: Path, claim: dict[str, Any], message: str) -> None:
+    write(claims, "wrong", claim=claim)
+    with pytest.raises(UserError, match=message):
+        made(claims, "wrong")
+
+
+def test_a_run_continues_and_its_page_needs_its_results_alone(claims: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = foreword.claims.run([claims / "first.toml"], out=out, progress=False)
+    (row,) = first.data()["claims"]
+    assert row["verdict"] != "not measured"
+    assert row["recorded_before"]
+    # Another claim shares a cell, of which nothing is trained again, and comes after it.
+    write(claims, "third", cells=[grids.CAUSAL, {**grids.MASKED, "set": NARROW}])
+    trained = {file: file.stat().st_mtime_ns for file in (out / "runs").glob("*/recipe.toml")}
+    assert len(trained) == 4
+    foreword.claims.run([claims / "third.toml"], out=out, progress=False)
+    both = foreword.claims.run(
+        [claims / "first.toml", claims / "third.toml"], out=out, progress=False
+    )
+    assert all(file.stat().st_mtime_ns == at for file, at in trained.items())
+    assert len(list((out / "runs").glob("*/recipe.toml"))) == 4 + 2
+    late = {row["claim"]: row["recorded_before"] for row in both.data()["claims"]}
+    assert late == {"first": True, "third": False}
+    # Its table needs no text and no runs.
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("claims.json", "results.json"):
+        shutil.copy(out / name, alone)
+    again = foreword.claims.table(alone, to=tmp_path / "page")
+    assert again.data()["claims"] == both.data()["claims"]
+    page = (tmp_path / "page/claims.md").read_text(encoding="utf-8")
+    assert "heldout loss: masked less decoder is above 0" in page
+    assert "been made to fit: third" in page
+
+
+def test_a_changed_prediction_is_recorded_as_late(claims: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    foreword.claims.run([claims / "first.toml"], out=out, progress=False)
+    write(claims, "first", claim={"by": -9.0})
+    (row,) = foreword.claims.run([claims / "first.toml"], out=out, progress=False).data()["claims"]
+    assert (row["least"], row["recorded_before"]) == (-9.0, False)
+
+
+def test_hours_choose_a_scale_that_stays(claims: Path, tmp_path: Path) -> None:
+    file = write(claims, "longer", budget={"unit": "tokens", "amount": 100.0})
+    whole = foreword.claims.run([file], out=tmp_path / "out", dry_run=True, progress=False)
+    assert whole.compared.forecast is not None
+    hours = 3 * whole.compared.forecast.seconds / 3600
+    first = foreword.claims.run([file], out=tmp_path / "out", hours=hours, progress=False)
+    assert 0.3 < first.scale < 30
+    again = foreword.claims.run([file], out=tmp_path / "out", hours=hours, progress=False)
+    assert again.scale == first.scale
+    with pytest.raises(UserError, match="leave out --scale"):
+        foreword.claims.run([file], out=tmp_path / "out", hours=hours, scale=2.0)
+
+
+def test_the_claim_of_the_page_on_claims_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/writing_claims.md").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(page.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    loaded, _ = load_claims([str(file)], ["text"], None)
+    assert [cell.name for cell in atlas(loaded).grid.cells] == ["RNN", "LSTM"]
+
+
+def test_shipped_claims_make_an_atlas(tmp_path: Path) -> None:
+    loaded: dict[str, Grid] = {}
+    for name in config.CLAIMS.names():
+        grid = config.load(Grid, config.CLAIMS.find(name))
+        assert grid.claim is not None
+        loaded[name] = grid
+    found = atlas(loaded)
+    budgets = [cell.budget for cell in found.grid.cells]
+    assert all(budget is not None for budget in budgets)
+    assert set(found.claims) == set(config.CLAIMS.names())

@@ -1,0 +1,139 @@
+"""Verdicts from made-up results, against scipy's test, numpy's lines and Holm's own numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from foreword.atlas.verdict import (
+    FAILS,
+    HOLDS,
+    MISSING,
+    NOT_SHOWN,
+    Verdict,
+    corrected,
+    detectable,
+    verdict,
+)
+from foreword.comparison.claim import Claim, ClaimTerm
+
+A, B, C = [1.0, 1.1, 1.2], [0.5, 0.6, 0.7], [0.9, 1.3, 1.1]
+VALUES = {
+    "a": A,
+    "b": B,
+    "c": C,
+    "one": [1.0],
+    "none": [],
+    "count": [2.0, 2.0, 2.0],
+    "other count": [1.0, 1.0, 1.0],
+    "negative": [-1.0, -1.1, -0.9],
+    "n1": [1.0, 1.1],
+    "n2": [2.0, 2.1],
+    "n4": [4.1, 4.0],
+}
+
+
+def claim(**prediction: Any) -> Claim:
+    return Claim("One is better", "a lecture", "score", **prediction)
+
+
+def decide(**prediction: Any) -> Verdict:
+    return verdict(claim(**prediction), lambda term: VALUES[term.cell])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "said"),
+    [
+        ({"higher": ["a"], "lower": ["b"]}, HOLDS),
+        ({"higher": ["a"], "lower": ["b"], "by": 0.2}, HOLDS),
+        ({"higher": ["b"], "lower": ["a"]}, FAILS),
+        ({"higher": ["a"], "lower": ["b"], "by": 0.8}, FAILS),
+        ({"higher": ["a"], "lower": ["c"]}, NOT_SHOWN),
+        ({"higher": ["a"], "lower": ["b"], "by": 0.5}, NOT_SHOWN),
+        ({"higher": ["a"], "lower": ["c"], "by": -1.0}, HOLDS),  # costs little
+        ({"higher": ["a"], "lower": ["b"], "by": 1.2, "ratio": True}, HOLDS),
+        ({"higher": ["a"], "lower": ["b"], "by": 3.0, "ratio": True}, FAILS),
+        ({"higher": ["a"], "lower": ["negative"], "ratio": True}, MISSING),
+        ({"higher": ["a", "b"], "lower": ["b", "a"]}, NOT_SHOWN),
+        ({"rises": {"n1": 1, "n2": 2, "n4": 4}}, HOLDS),
+        ({"falls": {"n1": 1, "n2": 2, "n4": 4}}, FAILS),
+        ({"rises": {"n1": 1, "n2": 2, "n4": 4}, "ratio": True, "by": 0.5}, HOLDS),
+        ({"rises": {"n1": 1, "n2": 2, "n4": 4}, "ratio": True, "by": 1.5}, FAILS),
+        ({"higher": ["count"], "lower": ["other count"]}, HOLDS),  # the same for every seed
+        ({"higher": ["other count"], "lower": ["count"]}, FAILS),
+        ({"higher": ["a"], "lower": ["one"]}, MISSING),
+        ({"higher": ["a"], "lower": ["none"]}, MISSING),
+    ],
+)
+def test_the_interval_decides(prediction: dict[str, Any], said: str) -> None:
+    found = decide(**prediction)
+    assert found.verdict == said
+    if said == NOT_SHOWN:
+        assert found.low <= claim(**prediction).least <= found.high
+        assert not found.is_decided
+        assert found.needs is None or found.needs > found.seeds
+
+
+def test_p_and_interval_of_a_difference_are_welchs() -> None:
+    found, theirs = decide(higher=["a"], lower=["c"]), stats.ttest_ind(A, C, equal_var=False)
+    assert found.p == pytest.approx(theirs.pvalue)
+    interval = theirs.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_trend_is_the_least_squares_line() -> None:
+    cells = {"n1": 1, "n2": 2, "n4": 4}
+    points = [(x, value) for name, x in cells.items() for value in VALUES[name]]
+    x, y = np.array(points).T
+    assert decide(rises=cells).number == pytest.approx(np.polyfit(np.log2(x), y, 1)[0])
+    assert decide(rises=cells, ratio=True).number == pytest.approx(
+        np.polyfit(np.log(x), np.log(y), 1)[0], abs=1e-3
+    )
+
+
+def test_holm_corrects_as_r_does() -> None:
+    made = {str(p): Verdict(HOLDS, p=p) for p in (0.01, 0.04, 0.03, 0.005)}
+    made["not measured"] = Verdict(MISSING)
+    found = {name: one.holm for name, one in corrected(made).items()}
+    assert math.isnan(found.pop("not measured"))
+    # R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
+    assert list(found.values()) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_a_detectable_distance_is_shown_in_eight_of_ten_experiments() -> None:
+    rng, seeds = np.random.default_rng(1), 4
+    away = detectable(math.sqrt(2 / seeds), 2 * (seeds - 1))
+    shown = 0
+    for _ in range(500):
+        one, other = rng.normal(away, 1, seeds), rng.normal(0, 1, seeds)
+        made = {"a": one.tolist(), "b": other.tolist()}
+        found = verdict(claim(higher=["a"], lower=["b"]), lambda term, made=made: made[term.cell])
+        shown += found.verdict == HOLDS
+    assert shown / 500 == pytest.approx(0.8, abs=0.06)
+
+
+def test_terms_may_differ_in_measure_and_start() -> None:
+    few = ClaimTerm("a", "100 labels", "from scratch")
+    made = claim(higher=["a", few], lower=[ClaimTerm("", "100 labels", "bag of words"), "b"])
+    assert [str(term) for _, term in made.weighted] == ["a", "a from scratch", "bag of words", "b"]
+    assert {term.measure for _, term in made.weighted} == {"score", "100 labels"}
+
+
+@pytest.mark.parametrize(
+    ("prediction", "message"),
+    [
+        ({}, "higher and lower, or rises"),
+        ({"higher": ["a"]}, "as many cells"),
+        ({"higher": ["a"], "lower": ["b"], "rises": {"a": 1, "b": 2}}, "or rises"),
+        ({"rises": {"a": 1}}, "two or more"),
+        ({"falls": {"a": 0, "b": 2}}, "above 0"),
+        ({"higher": ["a"], "lower": ["b"], "by": -1.0, "ratio": True}, "factor"),
+    ],
+)
+def test_impossible_predictions_are_refused(prediction: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        claim(**prediction)
