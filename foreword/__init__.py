@@ -29,7 +29,8 @@ The functions are verbs of the command line, with the same names, arguments and 
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison; demo shows all stages in minutes
 
-The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace.
+The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. That
+of `foreword scale` is one of `foreword.scale`: fit, scaling laws of a table of runs.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     resume = function(Resume)
     score = function(Score)
     show = function(Show)
+    scale: SimpleNamespace
     tokenizer: SimpleNamespace
     translate = function(Translate)
     tune = function(Tune)
@@ -97,8 +99,8 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "clean", "compare", "demo", "drift", "evaluate",
     "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "predict",
-    "prepare", "pretrain", "probe", "report", "resume", "score", "show", "tokenizer", "translate",
-    "tune", "tune_suite",
+    "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show", "tokenizer",
+    "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 

@@ -23,9 +23,9 @@ def power(value: float) -> str:
     """Return `1.5e17` as `1.5 × 10¹⁷`; a dash for nan and 0."""
     if not math.isfinite(value) or value <= 0:
         return "–"
-    exponent = math.floor(math.log10(value))
-    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{value / 10**exponent:.1f} × 10{raised}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa} × 10{raised}"
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ GROUPS = {
     "Text": ("clean", "tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune", "tune-suite"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
-    "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "compare", "report"),
+    "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "compare", "scale", "report"),
     "Exchange": ("import", "export"),
 }
 FIRST = """\

@@ -23,6 +23,7 @@ USED_BY = {
     "interop/formats": "foreword export RUN --format {name}; some for import too",
     "data/readers": "chosen by the ending of a file's name",
     "tuning/tasks": "foreword tune RUN --task {name}",
+    "verbs/scale": "foreword scale {name}",
     "verbs/tokenizer": "foreword tokenizer {name}",
     "verbs": "foreword {name}, or foreword.{name}() in Python",
     "trackers": "--track {name}, with pretrain, resume and tune",

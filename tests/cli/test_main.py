@@ -33,7 +33,7 @@ def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_file_of_the_folder_is_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     names = {file.stem.rstrip("_") for file in (kinds.ROOT / "verbs").glob("[!_]*.py")}
-    assert set(main.verbs()) == {name.replace("_", "-") for name in names} | {"tokenizer"}
+    assert set(main.verbs()) == {name.replace("_", "-") for name in names} | {"scale", "tokenizer"}
     assert main.run(["--help"]) == 0
     output = capsys.readouterr().out
     for verb in main.verbs():

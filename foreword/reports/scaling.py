@@ -1,0 +1,352 @@
+"""The page of scaling laws, and their tables: three methods side by side, and what to trust."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from foreword.disk import atomic
+from foreword.formatting import figure, interval, power, quantity
+from foreword.reports import fragments
+from foreword.reports.page import page
+from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
+from foreword.reports.tables import Table
+from foreword.scaling.fit import METHODS, FamilyFit
+from foreword.scaling.law import Law, losses, per_token
+from foreword.scaling.optima import Envelope
+from foreword.scaling.surface import NAMES
+from foreword.tables.write import SourcedRow, writing_rows
+
+TITLES = {
+    "direct": "direct fit",
+    "isoflop": "isoFLOP, parabolas",
+    "akima": "isoFLOP, Akima",
+    "envelope": "lower envelope",
+}
+HEIGHTS: dict[Size, float] = {"wide": 4.4, "half": 3.4, "narrow": 3.2}  # inches
+MOST_BUDGETS = 12  # with a curve each
+HOW = (
+    "The direct fit (approach 3) reads all runs and all sizes at once, and is the one to trust "
+    "where it is not refused. IsoFLOP minima (approach 2) need no form of the loss, but a parabola "
+    "is biased and Akima's interpolation follows the noise. The lower envelope (approach 1) knows "
+    "only the sizes that were tried. Where the methods disagree by more than their intervals, do "
+    "not extrapolate. Intervals are 95 %, over whole runs drawn again."
+)
+
+
+def method_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each method: its law, and the optimum of the largest budget."""
+    largest = float(fit.runs.flops.max())
+    rows = []
+    for name in METHODS:
+        found = fit.methods[name]
+        plain = found.as_json()["interval"]
+        tokens, ends = found.tokens(largest)
+        exponent, level = plain["exponent"], figure(found.law.log10_intercept)
+        between = f" ({quantity(ends[0])} to {quantity(ends[1])})" if ends else ""
+        rows.append(
+            {
+                "method": TITLES[name],
+                "exponent": f"{found.law.exponent:.3f} ({interval(*exponent)})"
+                if exponent
+                else figure(found.law.exponent, 3),
+                "log10 intercept": level,
+                f"tokens at {power(largest)}": quantity(tokens) + between,
+                "state": "refused" if found.refused else "marked" if found.marks else "",
+            }
+        )
+    return rows
+
+
+def value_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each value of the direct fit."""
+    rows = []
+    for name, value in zip(NAMES, fit.values, strict=True):
+        low, high = fit.intervals[name] or (math.nan, math.nan)
+        rows.append(
+            {"value": name, "fit": figure(float(value)), "low": figure(low), "high": figure(high)}
+        )
+    return rows
+
+
+def remarks_of(fit: FamilyFit) -> list[str]:
+    """Return what is wrong with each method, and what else a reader should know."""
+    lines: dict[str, None] = {}
+    refused = [fit.methods[name].refused for name in METHODS]
+    for name in METHODS:
+        found = fit.methods[name]
+        if found.refused and refused.index(found.refused) == METHODS.index(name):
+            lines[f"{TITLES[name].partition(',')[0]} refused: {found.refused}"] = None
+        for mark in () if found.refused else found.marks:
+            lines[f"{TITLES[name].partition(',')[0]}: {mark}"] = None
+    return [*lines, *fit.notes]
+
+
+def write_laws(
+    out: Path, table: str, fits: Sequence[FamilyFit], about: tuple[str, str, str]
+) -> dict[str, Law]:
+    """Write the page, the tables and the files of the laws.
+
+    Args:
+        out: the folder.
+        table: name of the table.
+        fits: of each family.
+        about: unit of the loss, text and machine.
+
+    Returns:
+        The laws by the name of their file.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    laws = {}
+    for fit in fits:
+        if (law := fit.law(*about)) is not None:
+            ending = "" if fit.counted == "all" else "-without-embeddings"
+            name = re.sub(r"[^\w.-]+", "_", law.family) + f"{ending}.toml"
+            laws[name] = law
+            law.save(out / name)
+    _write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
+    _write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
+    atomic.write_text(out / "laws.html", page(f"Scaling laws: {table}", _body(table, fits)))
+    return laws
+
+
+def _write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    with writing_rows(path, dict.fromkeys(rows[0], pa.string())) as write:
+        write([SourcedRow(path.name, row) for row in rows])
+
+
+def _method_records(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return the rows of methods.csv."""
+    rows = []
+    for name in METHODS:
+        plain = fit.methods[name].as_json()
+        ends = {key: of or (None, None) for key, of in plain["interval"].items()}
+        values: dict[str, Any] = {}
+        for number, key in enumerate(NAMES):
+            low, high = fit.intervals[key] or (None, None)
+            cells = (float(fit.values[number]), low, high) if name == "direct" else (None,) * 3
+            values |= dict(zip((key, f"{key}_low", f"{key}_high"), cells, strict=True))
+        rows.append(
+            {
+                "family": fit.runs.family,
+                "parameters": fit.counted,
+                "method": name,
+                "exponent": plain["exponent"],
+                "exponent_low": ends["exponent"][0],
+                "exponent_high": ends["exponent"][1],
+                "log10_intercept": plain["log10_intercept"],
+                "log10_intercept_low": ends["log10_intercept"][0],
+                "log10_intercept_high": ends["log10_intercept"][1],
+                **values,
+                "refused": plain["refused"],
+                "marks": "; ".join(plain["marks"]),
+            }
+        )
+    return rows
+
+
+def _run_records(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return the rows of runs.csv."""
+    forecasts = {held.item: held for held in fit.held_out}
+    runs, rows = fit.runs, []
+    for item in range(len(runs.loss)):
+        held = forecasts.get(item)
+        rows.append(
+            {
+                "family": runs.family,
+                "counted": fit.counted,
+                "parameters": float(runs.parameters[item]),
+                "tokens": float(runs.tokens[item]),
+                "flops": float(runs.flops[item]),
+                "loss": float(runs.loss[item]),
+                "direct_fit": float(fit.predicted[item]),
+                "log_residual": float(fit.residuals[item]),
+                "fitted": int(fit.fitted[item]),
+                "forecast_low": None if held is None else held.low,
+                "forecast_high": None if held is None else held.high,
+            }
+        )
+    return rows
+
+
+def _body(table: str, fits: Sequence[FamilyFit]) -> str:
+    families = len({fit.runs.family for fit in fits})
+    runs = sum(len(fit.runs.loss) for fit in fits if fit.counted == "all")
+    of = f"{runs} runs" + (f" of {families} families" if families > 1 else "")
+    sections = [
+        f"<h1>Scaling laws: {escape(table)}</h1>",
+        f'<p class="lead">{escape(of)}; the optimal number of tokens of a budget, and the loss to '
+        "expect.</p>",
+        *(_section(fit) for fit in fits),
+        f"<h2>How to read it</h2>{fragments.note(HOW)}",
+    ]
+    return "\n".join(sections)
+
+
+def _section(fit: FamilyFit) -> str:
+    """Return the section of a family."""
+    remarks = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(fit))
+    name = escape(fit.name)
+    parts = [
+        f"<h2>{name}</h2>",
+        _table(method_rows(fit)),
+        "<h3>L(N, D) = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
+        _table(value_rows(fit)),
+        f'<ul class="note">{remarks}</ul>',
+    ]
+    if fit.runs.budgets():
+        title = escape(f"{fit.name}: loss against parameters by budget", quote=True)
+        caption = (
+            "Loss against parameters, by training FLOPs. Solid: direct fit; dashed: parabolas; "
+            "hollow: held out"
+        )
+        draw = partial(plot_budgets, fit, title)
+        parts.append(fragments.figure(caption, draw, is_large=True))
+    optimal = partial(plot_optima, fit, escape(f"{fit.name}: optimal tokens", quote=True))
+    residual = partial(plot_residuals, fit, escape(f"{fit.name}: residuals", quote=True))
+    parts.append(
+        fragments.side_by_side(
+            [
+                fragments.figure("Optimal tokens against training FLOPs", optimal),
+                fragments.figure("Residuals of the direct fit, % of the loss", residual),
+            ]
+        )
+    )
+    if fit.held_out:
+        parts += ["<h3>The largest budget, forecast</h3>", _table(_held_rows(fit))]
+    return "\n".join(parts)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    columns = list(rows[0])
+    cells = [[str(value) for value in row.values()] for row in rows]
+    is_number = [number > 0 and name != "state" for number, name in enumerate(columns)]
+    return Table(columns, cells, is_number).html()
+
+
+def _held_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each run that was held out, by size."""
+    runs = fit.runs
+    return [
+        {
+            "parameters": quantity(float(runs.parameters[held.item])),
+            "tokens": quantity(float(runs.tokens[held.item])),
+            "forecast": figure(held.forecast),
+            "interval": interval(held.low, held.high) or "–",
+            "loss": figure(float(runs.loss[held.item])),
+            "error": f"{100 * (held.forecast / float(runs.loss[held.item]) - 1):+.2f} %",
+        }
+        for held in sorted(fit.held_out, key=lambda held: runs.parameters[held.item])
+    ]
+
+
+def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
+    """Return an `<svg>` of loss against parameters: a colour, a curve and a parabola a budget."""
+    runs = fit.runs
+    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
+        curves = {round(math.log(m.flops), 2): m for m in fit.minima if m.curve}
+        for number, group in enumerate(runs.budgets()[-MOST_BUDGETS:]):
+            colour = PLACEHOLDERS[f"cell{number % CELLS}"]
+            flops = float(np.exp(np.log(runs.flops[group]).mean()))
+            n, y = runs.parameters[group], runs.loss[group]
+            face = colour if fit.fitted[group].all() else "none"
+            axes.plot(
+                n, y, "o", color=colour, markerfacecolor=face, markersize=4.5,
+                label=power(flops),
+            )  # fmt: skip
+            sizes = np.geomspace(n.min(), n.max(), 200)
+            tokens = flops / per_token(fit.flops_per_token, sizes)
+            if not fit.methods["direct"].refused:
+                expected = losses(fit.values[None], sizes, tokens)
+                axes.plot(sizes, expected, color=colour, linewidth=1.4)
+            if (found := curves.get(round(math.log(flops), 2))) is not None:
+                parabola = np.polyval(found.curve, np.log10(tokens))
+                axes.plot(sizes, parabola, color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
+        low, high = runs.loss.min(), runs.loss.max()
+        axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+        axes.set_xscale("log")
+        _finish(axes, "parameters", "loss")
+        where = "outside right upper" if size == "wide" else "outside lower center"
+        columns = 1 if size == "wide" else 2
+        drawing.legend(title="training FLOPs", frameon=False, loc=where, ncols=columns)
+        return to_svg(drawing, title)
+
+
+def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
+    """Return an `<svg>` of the optimal tokens by each method against FLOPs."""
+    runs = fit.runs.where(fit.fitted)
+    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
+        on_it = Envelope.of(runs.flops).items(runs.loss)
+        x = np.array([fit.runs.flops.min(), fit.runs.flops.max()])
+        points = {
+            "envelope": (runs.flops[on_it], runs.tokens[on_it]),
+            "isoflop": ([m.flops for m in fit.minima], [m.parabola for m in fit.minima]),
+            "akima": ([m.flops for m in fit.minima], [m.akima for m in fit.minima]),
+        }
+        for number, name in enumerate(METHODS):
+            found, colour = fit.methods[name], PLACEHOLDERS[f"cell{number}"]
+            if name in points:
+                axes.plot(*points[name], "o", color=colour, markersize=4)
+            if not found.refused:
+                y = [found.law.tokens(float(flops)) for flops in x]
+                axes.plot(x, y, color=colour, linewidth=1.4, label=TITLES[name])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _finish(axes, "training FLOPs", "tokens")
+        drawing.legend(frameon=False, loc="outside lower center", ncols=2)
+        return to_svg(drawing, title)
+
+
+def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
+    """Return an `<svg>` of the residuals of the direct fit against FLOPs, and the seed noise."""
+    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
+        for is_fitted, face in ((True, PLACEHOLDERS["accent"]), (False, "none")):
+            chosen = fit.fitted == is_fitted
+            if chosen.any():
+                label = "fitted" if is_fitted else "held out"
+                y = 100 * fit.residuals[chosen]
+                axes.plot(
+                    fit.runs.flops[chosen], y, "o", color=PLACEHOLDERS["accent"],
+                    markerfacecolor=face, markersize=4, label=label,
+                )  # fmt: skip
+        axes.axhline(0, color=PLACEHOLDERS["muted"], linewidth=1)
+        if fit.seed_noise is not None:
+            noise = 100 * fit.seed_noise / float(np.median(fit.runs.loss))
+            axes.axhspan(-noise, noise, color=PLACEHOLDERS["muted"], alpha=0.15, linewidth=0)
+        largest = max(float(np.abs(100 * fit.residuals).max()) * 1.15, 1e-3)
+        axes.set_ylim(-largest, largest)
+        axes.set_xscale("log")
+        _finish(axes, "training FLOPs", "% above the fit")
+        drawing.legend(frameon=False, loc="outside lower center", ncols=2)
+        return to_svg(drawing, title)
+
+
+def _finish(axes: Any, x_label: str, y_label: str) -> None:
+    axes.grid(linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", length=0)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            low, high = axis.get_view_interval()
+            steps = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0)
+            axis.set_major_locator(LogLocator(subs=steps, numticks=7))
+            axis.set_major_formatter(FuncFormatter(lambda value, tick: _tick(value)))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float) -> str:
+    return quantity(value) if value < 1e12 else power(value).replace("1.0 × ", "").replace(".0", "")

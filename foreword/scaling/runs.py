@@ -1,0 +1,313 @@
+"""Tables of finished runs: parameters, tokens or FLOPs, and the loss that each reached."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foreword.errors import UserError, nearest
+from foreword.tables.given import given_table, items_of, records_table
+from foreword.tables.read import read_table
+from foreword.tables.table import ExampleTable
+from foreword.types import Array
+
+TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
+FEWEST_SIZES = 4  # of a budget, to find its best one
+# Other names under which tables have a column, in small letters with underscores for blanks.
+ALIASES = {
+    "parameters": ("params", "n_params", "model_size", "n"),
+    "tokens": ("training_tokens", "d"),
+    "flops": ("training_flops", "training_flop", "compute", "compute_budget", "c"),
+    "loss": ("final_loss", "eval_loss", "heldout_loss"),
+    "parameters_without_embeddings": ("non_embedding_parameters",),
+}
+NUMBERS = tuple(ALIASES)
+TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
+
+
+@dataclass(frozen=True)
+class RunColumns:
+    """The names of the columns; "" for the usual name, if the table has it.
+
+    Attributes:
+        parameters: of the model, all of them.
+        tokens: trained on.
+        flops: of training.
+        loss: held-out, at the end.
+        family: a law is fitted to each.
+        seed: tells repeats of a run apart.
+        checkpoint: tells measurements of one run apart.
+        run: name of the run; default: parameters and seed, where there are checkpoints.
+        tokenizer: its name; one in each family.
+        parameters_without_embeddings: fitted as well.
+    """
+
+    parameters: str = ""
+    tokens: str = ""
+    flops: str = ""
+    loss: str = ""
+    family: str = ""
+    seed: str = ""
+    checkpoint: str = ""
+    run: str = ""
+    tokenizer: str = ""
+    parameters_without_embeddings: str = ""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The measurements of a family, an item each.
+
+    Attributes:
+        family: its name; "" in a table without families.
+        parameters: (items,).
+        tokens: (items,).
+        flops: (items,).
+        loss: (items,).
+        run: number of the run that was measured, (items,); of a run's checkpoints the same.
+        cell: number of the size and budget, (items,); seeds share it.
+        without_embeddings: parameters without embeddings, (items,), or None.
+        notes: what was derived or left unread.
+    """
+
+    family: str
+    parameters: Array
+    tokens: Array
+    flops: Array
+    loss: Array
+    run: Array
+    cell: Array
+    without_embeddings: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    def where(self, chosen: Array) -> Runs:
+        """Return some of the items, by truth values or numbers."""
+        arrays: dict[str, Any] = {
+            f.name: value[chosen]
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), np.ndarray)
+        }
+        return replace(self, **arrays)
+
+    def counted_without_embeddings(self) -> Runs | None:
+        """Return the same runs with their parameters without embeddings; None if unknown."""
+        if self.without_embeddings is None:
+            return None
+        return replace(self, parameters=self.without_embeddings, without_embeddings=None)
+
+    def flops_per_token(self) -> tuple[Array, Array] | None:
+        """Return sizes and their FLOPs per token; None where these are six for each parameter."""
+        sizes, which = np.unique(self.parameters, return_inverse=True)
+        per_token = self.flops / self.tokens
+        if np.all(np.abs(per_token / (6 * self.parameters) - 1) < 0.01):
+            return None
+        means = np.bincount(which, np.log(per_token)) / np.bincount(which)
+        return sizes, np.exp(means)
+
+    def budgets(self) -> list[Array]:
+        """Return the items of each budget, by FLOPs; none if the runs form no budgets.
+
+        A budget is a group of runs within 5 % of each other, of three sizes at least; at least two
+        of three runs must be in one.
+        """
+        order = np.argsort(self.flops, kind="stable")
+        flops = self.flops[order]
+        ends = np.flatnonzero(flops[1:] > TOGETHER * flops[:-1]) + 1
+        groups = [
+            group
+            for group in np.split(order, ends)
+            if self.flops[group].max() <= TOGETHER * self.flops[group].min()
+            and len(np.unique(self.parameters[group])) > 2
+        ]
+        grouped = sum(map(len, groups))
+        return groups if len(groups) > 1 and 3 * grouped >= 2 * len(order) else []
+
+    def seed_noise(self) -> float | None:
+        """Return the loss's standard deviation between seeds of one size and budget, pooled.
+
+        None unless three seeds or more have one size and budget.
+        """
+        counts = np.bincount(self.cell)
+        if counts.max() < 3:
+            return None
+        means = np.bincount(self.cell, self.loss) / np.maximum(counts, 1)
+        squares = float(((self.loss - means[self.cell]) ** 2).sum())
+        return math.sqrt(squares / float(np.maximum(counts - 1, 0).sum()))
+
+
+def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
+    """Return the runs of each family of a table.
+
+    Args:
+        source: a file (CSV, TSV, JSON, JSON lines, Parquet), or a DataFrame.
+        columns: the names of its columns.
+
+    Raises:
+        UserError: a column is missing, a value is wrong, or the runs cannot tell sizes or budgets
+            apart.
+    """
+    table = given_table(source, "table")
+    if table is None and isinstance(source, str | PathLike):
+        table = read_table(Path(source))
+    elif table is None:
+        table = records_table(list(items_of(source, "table")), "table", ("parameters",))
+    names = _names(table, columns or RunColumns())
+    values: dict[str, list[Any]] = {key: [] for key in names}
+    sources = []
+    for number, row in table.sound_rows():
+        where = table.source_of(number)
+        sources.append(where)
+        for key, name in names.items():
+            value = row.get(name)
+            is_number = key in NUMBERS
+            values[key].append(_number(value, f"{where}: {name}") if is_number else str(value))
+    if not sources:
+        raise UserError(f"{table.path}: has no rows")
+    read = {name.strip() for name in names.values()}
+    unread = [name for name in table.columns if name.strip() not in read]
+    notes = [f"columns not read: {', '.join(unread)}"] if unread else []
+    notes += _derive(values)
+    families = values.get("family", [""] * len(sources))
+    return [
+        _family(
+            family,
+            {
+                k: [v for v, f in zip(of, families, strict=True) if f == family]
+                for k, of in values.items()
+            },
+            [s for s, f in zip(sources, families, strict=True) if f == family],
+            tuple(notes),
+        )
+        for family in dict.fromkeys(families)
+    ]
+
+
+def _names(table: ExampleTable, columns: RunColumns) -> dict[str, str]:
+    """Return the column of each quantity that the table has."""
+    plain = {re.sub(r"\W+", "_", name.strip().lower()): name for name in table.columns}
+    names = {}
+    for f in fields(columns):
+        given = getattr(columns, f.name)
+        option = f"--{f.name.replace('_', '-')}"
+        if given and given not in table.columns:
+            hint = nearest(given, table.columns)
+            raise UserError(f"{table.path}: {option}: no column '{given}'{hint}")
+        usual = (f.name, *ALIASES.get(f.name, ()))
+        name = given or next((plain[word] for word in usual if word in plain), "")
+        if name:
+            names[f.name] = name
+    known = ", ".join(table.columns)
+    for key in ("parameters", "loss"):
+        if key not in names:
+            raise UserError(
+                f"{table.path}: no column '{key}'; its columns: {known}; choose one with --{key}"
+            )
+    if not names.keys() & {"tokens", "flops"}:
+        raise UserError(
+            f"{table.path}: no column 'tokens' and none 'flops'; its columns: {known}; choose one "
+            "with --tokens or --flops"
+        )
+    return names
+
+
+def _number(value: Any, where: str) -> float:
+    """Return a positive number."""
+    text = str(value).strip().replace(",", "") if value is not None else ""
+    if not text or text.lower() in ("nan", "none", "na"):
+        raise UserError(f"{where} is missing; leave the row out, or fill it in")
+    try:
+        number = float(text)
+    except ValueError:
+        raise UserError(f"{where}: expected a number, got '{value}'") from None
+    if not 0 < number < math.inf:
+        raise UserError(f"{where}: must be above 0 and finite, got {text}")
+    return number
+
+
+def _derive(values: dict[str, list[Any]]) -> list[str]:
+    """Add tokens or FLOPs where the table lacks them, and say so."""
+    if "tokens" not in values:
+        pairs = zip(values["flops"], values["parameters"], strict=True)
+        values["tokens"] = [c / (6 * n) for c, n in pairs]
+        return ["the table has no tokens: taken as FLOPs / (6 x parameters)"]
+    if "flops" not in values:
+        pairs = zip(values["tokens"], values["parameters"], strict=True)
+        values["flops"] = [6 * n * d for d, n in pairs]
+        return ["the table has no FLOPs: taken as 6 x parameters x tokens"]
+    return []
+
+
+def _family(
+    family: str, values: Mapping[str, Sequence[Any]], sources: Sequence[str], notes: tuple[str, ...]
+) -> Runs:
+    """Return the runs of a family, checked."""
+    arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
+    of_family = f"family {family}: " if family else ""
+    if len(names := sorted(set(values.get("tokenizer", ())))) > 1:
+        raise UserError(
+            f"{of_family}runs of several tokenizers ({', '.join(names)}), whose losses do not "
+            "compare; fit each apart, as a family"
+        )
+    # Each row is another run, seed or checkpoint.
+    told_apart = [values[key] for key in ("parameters", "tokens", "flops") if key in values]
+    told_apart += [values[key] for key in ("seed", "checkpoint", "run") if key in values]
+    seen: dict[tuple[Any, ...], str] = {}
+    for key, source in zip(zip(*told_apart, strict=True), sources, strict=True):
+        if key in seen:
+            raise UserError(
+                f"{source}: the same run as {seen[key].rpartition(':')[2]}; number repeats in a "
+                "column 'seed', or leave one out"
+            )
+        seen[key] = source
+    if len(np.unique(arrays["parameters"])) < 2:
+        raise UserError(
+            f"{of_family}one size, {arrays['parameters'][0]:g} parameters; a law needs several"
+        )
+    if arrays["flops"].max() <= TOGETHER * arrays["flops"].min():
+        raise UserError(
+            f"{of_family}one budget, {arrays['flops'][0]:.3g} FLOPs; a law needs several"
+        )
+    # A run is what was trained at once: its checkpoints are drawn together.
+    count = len(sources)
+    if "run" in values:
+        run = _numbered(values["run"])
+    elif "checkpoint" in values:
+        seeds = values.get("seed", [""] * count)
+        run = _numbered(list(zip(values["parameters"], seeds, strict=True)))
+    else:
+        run = np.arange(count)
+    cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
+    return Runs(
+        family,
+        arrays["parameters"],
+        arrays["tokens"],
+        arrays["flops"],
+        arrays["loss"],
+        run,
+        cell,
+        arrays.get("parameters_without_embeddings"),
+        notes,
+    )
+
+
+def _numbered(keys: Sequence[Any]) -> Array:
+    """Return the number of each key, equal for equal ones."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+
+
+def _cells(parameters: Array, flops: Array) -> Array:
+    """Return a number for each size and budget, equal for runs within 5 % of the same FLOPs."""
+    order = np.lexsort((flops, parameters))
+    n, c = parameters[order], flops[order]
+    is_new = np.concatenate([[True], (n[1:] != n[:-1]) | (c[1:] > TOGETHER * c[:-1])])
+    cells = np.empty(len(order), int)
+    cells[order] = np.cumsum(is_new) - 1
+    return cells

@@ -1,0 +1,14 @@
+"""Fit scaling laws to runs: what a size, or more text, is worth."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TypeVar
+
+from foreword.verbs._contract import Verb
+
+R = TypeVar("R")
+
+
+class ScaleVerb(Verb[R], ABC):
+    """A command of `foreword scale`."""

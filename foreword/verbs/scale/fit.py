@@ -1,0 +1,134 @@
+"""`foreword scale fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from foreword.disk import atomic
+from foreword.display.results import Facts, Part, Remark, Result, ResultTable
+from foreword.settings.ranges import Trainings
+from foreword.verbs._contract import Flag, PathName
+from foreword.verbs._groups import Examples
+from foreword.verbs.scale._contract import ScaleVerb
+
+if TYPE_CHECKING:
+    from foreword.scaling.fit import FamilyFit
+    from foreword.scaling.law import Law
+
+
+@dataclass(frozen=True, repr=False)
+class ScalingLaws(Result):
+    """Scaling laws of each family of a table.
+
+    Attributes:
+        out: the folder with the page, the tables and the laws.
+        fits: the fits of each family; of one whose table counts parameters without embeddings too,
+            a second one after it.
+        laws: the direct fits that were not refused, by the names of their files in `out`.
+    """
+
+    out: Path
+    fits: tuple[FamilyFit, ...]
+    laws: dict[str, Law]
+
+    @property
+    def page(self) -> Path:
+        """The page that shows the fits."""
+        return self.out / "laws.html"
+
+    def tables(self) -> Sequence[Part]:
+        """Return the methods of each family, what to know of them, and where all is."""
+        from foreword.reports.scaling import method_rows, remarks_of, value_rows
+
+        parts: list[Part] = []
+        for fit in self.fits:
+            parts.append(ResultTable(method_rows(fit), f"{fit.name}: optimal tokens"))
+            parts.append(ResultTable(value_rows(fit), "L = E + A / N^alpha + B / D^beta"))
+            parts += map(Remark, remarks_of(fit))
+        names = ", ".join(str(self.out / name) for name in self.laws) or None
+        return [*parts, Facts({"page": self.page, "laws": names})]
+
+    def data(self) -> dict[str, Any]:
+        """Return all numbers: those of the one family by method, or `families` by name."""
+        families: dict[str, dict[str, Any]] = {}
+        for fit in self.fits:
+            found = fit.as_json()
+            if fit.counted == "all":
+                families[fit.runs.family or "all"] = found
+            else:
+                families[fit.runs.family or "all"]["without_embeddings"] = found
+        files = {"page": str(self.page), "laws": [str(self.out / name) for name in self.laws]}
+        alone = next(iter(families.values())) if len(families) == 1 else {}
+        return {**alone, "families": families, **files}
+
+
+@dataclass(frozen=True)
+class Fit(ScaleVerb[ScalingLaws]):
+    """Fit scaling laws to a table of finished runs, by three methods side by side.
+
+        foreword.scale.fit("runs.csv").laws
+
+    The table has a row for each run: its parameters, its tokens or FLOPs, its loss, perhaps its
+    seed and its family, which gets a law of its own. The largest budget is not fitted but forecast.
+    OUT has a page, laws.html, the figures in methods.csv and runs.csv, and each law as FAMILY.toml.
+
+    Attributes:
+        table: CSV, TSV, JSON, JSON lines or Parquet; in Python also a DataFrame or a list of
+            dictionaries.
+        out: folder of the results; default: TABLE-laws beside the table.
+        criterion: of the direct fit: huber (of log loss) or squares (of the loss).
+        resamples: resampled tables, for the intervals.
+        unit: of the loss, for the law's file.
+        text: that the losses are of, for the law's file.
+        machine: that trained, for the law's file.
+        parameters: column of the parameters; default: parameters.
+        tokens: column of the tokens; default: tokens.
+        flops: column of the training FLOPs; default: flops.
+        loss: column of the loss; default: loss.
+        family: column of the family; default: family.
+        seed: column of the seed, which tells repeats apart; default: seed.
+        checkpoint: column that tells the measurements of a run apart; default: checkpoint.
+        run: column of the run's name; default: run.
+        tokenizer: column of the tokenizer; default: tokenizer.
+        parameters_without_embeddings: column of a second count, which gets a law too; default:
+            parameters_without_embeddings.
+    """
+
+    table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
+    out: PathName | None = None
+    _: KW_ONLY
+    criterion: Literal["huber", "squares"] = "huber"
+    resamples: Trainings = 1_000
+    unit: str = "nats per token"
+    text: str = ""
+    machine: str = ""
+    parameters: str = ""
+    tokens: str = ""
+    flops: str = ""
+    loss: str = ""
+    family: str = ""
+    seed: str = ""
+    checkpoint: str = ""
+    run: str = ""
+    tokenizer: str = ""
+    parameters_without_embeddings: str = ""
+
+    def __call__(self) -> ScalingLaws:
+        from foreword.reports.scaling import write_laws
+        from foreword.scaling.fit import fit_runs
+        from foreword.scaling.runs import RunColumns, read_runs
+
+        is_file = isinstance(self.table, str | PathLike)
+        table = Path(self.table) if is_file else Path("table")  # type: ignore[arg-type]
+        plain = table.name.partition(".")[0] or "table"
+        out = table.parent / f"{plain}-laws" if self.out is None else Path(self.out)
+        atomic.require_writable(out, is_folder=True)
+        columns = RunColumns(**{f.name: getattr(self, f.name) for f in fields(RunColumns)})
+        families = read_runs(self.table, columns)
+        fits = [fit for runs in families for fit in fit_runs(runs, self.criterion, self.resamples)]
+        laws = write_laws(out, table.name, fits, (self.unit, self.text, self.machine))
+        return ScalingLaws(out, tuple(fits), laws)
