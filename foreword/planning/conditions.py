@@ -35,11 +35,22 @@ def local_dial(
     settings: Sequence[str] = (),
     reading: Mapping[str, Any] | None = None,
 ) -> Dial:
-    """Return the dial of a family on this machine and this text.
+    """Return the dial of a family on this machine and this text; see `dial_of_text`."""
+    recipe = load_recipe(FAMILIES[family].small, _relevant(settings))
+    return dial_of_text(machine(family, hours, recipe), texts, tokenizer, settings, reading)
+
+
+def dial_of_text(
+    conditions: Conditions,
+    texts: Sequence[str],
+    tokenizer: str | None = None,
+    settings: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> Dial:
+    """Return the dial of conditions that yet lack the text.
 
     Args:
-        family: a key of `FAMILIES`.
-        hours: the budget.
+        conditions: family, budget and machine.
         texts: files, folders, globs; or a folder of prepared text.
         tokenizer: its folder; None to train one.
         settings: `--set` assignments, of which device, precision and reading matter.
@@ -48,14 +59,11 @@ def local_dial(
     Raises:
         UserError: there is no such text, device or tokenizer, or a setting is wrong.
     """
-    parts = ("train", "read", "tokenizer")
-    relevant = [text for text in settings if text.strip().partition(".")[0] in parts]
-    recipe = load_recipe(FAMILIES[family].small, relevant)
+    recipe = load_recipe(conditions.law.small, _relevant(settings))
     read = replace(recipe.read, **(reading or {}))
     tokenizer_folder = tokenizer
     if tokenizer_folder is None and is_prepared(texts):
         tokenizer_folder = str(PreparedText.load(Path(texts[0])).tokenizer)
-    conditions = machine(family, hours, recipe)
     lengths = None if is_prepared(texts) else document_tokens(texts, read)
     conditions = replace(conditions, text_bytes=text_bytes(texts, read), document_tokens=lengths)
     if tokenizer_folder is not None:
@@ -65,6 +73,12 @@ def local_dial(
     if any(text.strip().startswith("tokenizer") for text in settings):
         return result
     return _with_supported_vocab(result, texts, read)
+
+
+def _relevant(settings: Sequence[str]) -> list[str]:
+    """Return the assignments that matter before there is a recipe."""
+    parts = ("train", "read", "tokenizer")
+    return [text for text in settings if text.strip().partition(".")[0] in parts]
 
 
 def machine(family: str, hours: float, recipe: Recipe) -> Conditions:

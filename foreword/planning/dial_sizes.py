@@ -34,6 +34,7 @@ class ModelSize:
         vocab: number of tokens.
         length: tokens in a row.
         parameters: number of parameters, without norms.
+        in_layers: those without embeddings.
         active: parameters of the layers that a token passes through, on average.
         flops_per_token: FLOPs of training on a token.
     """
@@ -45,6 +46,7 @@ class ModelSize:
     vocab: int
     length: int
     parameters: int
+    in_layers: int
     active: float
     flops_per_token: float
 
@@ -97,7 +99,8 @@ def _size(
     if model.reads_source:
         deep += layers * (layer + matrices)
         active += layers * (layer + matrices) * decoder
-    return ModelSize(d_model, layers, heads, d_ff, small.tokenizer.vocab, length, deep, active, 0.0)
+    vocab = small.tokenizer.vocab
+    return ModelSize(d_model, layers, heads, d_ff, vocab, length, deep, deep, active, 0.0)
 
 
 def _with_vocab(size: ModelSize, small: Recipe, vocab: int) -> ModelSize:
@@ -112,7 +115,8 @@ def _with_vocab(size: ModelSize, small: Recipe, vocab: int) -> ModelSize:
         size.d_ff,
         vocab,
         size.length,
-        size.parameters + table * (1 if model.tied else 2),
+        size.in_layers + table * (1 if model.tied else 2),
+        size.in_layers,
         size.active,
         6 * (size.active + predicted * table) + attention,
     )
@@ -138,8 +142,15 @@ def _vocab(size: ModelSize, small: Recipe, large: Recipe, text_bytes: float) -> 
     first = _size(small, large, model.heads, model.layers)
     growth = (size.active / first.active) ** VOCAB_EXPONENT / (size.d_model / first.d_model)
     doubled = max(0, math.floor(math.log2(growth) + 1e-9))
-    most = max(LEAST_VOCAB, text_bytes / BYTES_PER_TOKEN / USES_PER_TOKEN)
-    vocab = small.tokenizer.vocab << doubled
-    while vocab > min(most, max(large.tokenizer.vocab, small.tokenizer.vocab)):
+    most, vocab = (
+        max(large.tokenizer.vocab, small.tokenizer.vocab),
+        small.tokenizer.vocab << doubled,
+    )
+    while vocab > most or not is_supported(vocab, text_bytes):
         vocab //= 2
     return max(vocab, LEAST_VOCAB)
+
+
+def is_supported(vocab: int, text_bytes: float) -> bool:
+    """Return whether each token of a vocabulary occurs in a text often enough to be learned."""
+    return vocab <= max(LEAST_VOCAB, text_bytes / BYTES_PER_TOKEN / USES_PER_TOKEN)

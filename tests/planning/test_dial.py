@@ -19,7 +19,7 @@ from foreword.nn.stack_settings import StackSettings
 from foreword.planning import conditions, dial_sizes
 from foreword.planning.conditions import local_dial, text_bytes
 from foreword.planning.dial import FAMILIES, MOST_EPOCHS, Conditions, dial
-from foreword.planning.dial_losses import MEASURED, MeasuredLosses
+from foreword.planning.laws import FamilyLaw
 from foreword.runs.dry_run import dry_run
 from foreword.runs.recipe import load_recipe
 from foreword.runs.run_folder import read_recipe
@@ -164,37 +164,37 @@ def test_the_width_says_what_a_larger_model_needs(changes: dict[str, Any], reaso
 
 @every_family
 def test_the_expected_loss_lies_within_its_interval_and_falls_with_the_budget(family: str) -> None:
-    measured = MEASURED[family]
-    budgets = list(measured.by_flops)
+    law = FAMILIES[family]
+    budgets = [flops for flops, _ in law.measured]
     assert budgets == sorted(budgets)
     grid = [budgets[0] * (budgets[-1] / budgets[0]) ** (n / 20) for n in range(21)]
     losses = []
     for flops in grid:
-        loss, low, high = measured.expected(flops)  # type: ignore[misc]
+        loss, low, high = law.interpolated(flops)  # type: ignore[misc]
         assert low < loss < high < 1.4 * low
         losses.append(loss)
     assert losses == sorted(losses, reverse=True)
-    for flops, loss in measured.by_flops.items():
-        assert measured.expected(flops)[0] == pytest.approx(loss)  # type: ignore[index]
-    assert measured.expected(budgets[0] / 2) is measured.expected(budgets[-1] * 2) is None
+    for flops, loss in law.measured:
+        assert law.interpolated(flops)[0] == pytest.approx(loss)  # type: ignore[index]
+    assert law.interpolated(budgets[0] / 2) is law.interpolated(budgets[-1] * 2) is None
 
 
 def test_losses_on_a_power_law_are_expected_without_error() -> None:
-    law = MeasuredLosses("nats", None, {c: 100 * c**-0.1 for c in (1e12, 1e13, 4e14)})
+    law = FamilyLaw("", measured=tuple((c, 100 * c**-0.1) for c in (1e12, 1e13, 4e14)))
     assert law.error == pytest.approx(0, abs=1e-12)
-    assert law.expected(5e13)[0] == pytest.approx(100 * 5e13**-0.1)  # type: ignore[index]
-    bent = MeasuredLosses("nats", None, {1e12: 4.0, 1e13: 3.0, 1e14: 1.0})
+    assert law.interpolated(5e13)[0] == pytest.approx(100 * 5e13**-0.1)  # type: ignore[index]
+    bent = FamilyLaw("", measured=((1e12, 4.0), (1e13, 3.0), (1e14, 1.0)))
     assert bent.error == pytest.approx(1 / 3)  # 2 by the neighbours, where 3 was measured
 
 
 def test_a_loss_is_expected_only_where_one_was_measured() -> None:
     for family in FAMILIES:
         nine_minutes = replace(LAPTOP, hours=0.15, family=family)
-        assert re.match(r"\d\.\d\d .* \(\d\.\d\d to ", dial(nine_minutes).expected)
+        assert re.match(r"\d\.\d\d .* \(\d\.\d\d to ", str(dial(nine_minutes).expected))
         for other in (replace(nine_minutes, hours=50.0), replace(nine_minutes, text_bytes=1e5)):
-            assert dial(other).expected.startswith("none has been measured")
+            assert str(dial(other).expected).startswith("none has been measured")
     other = replace(LAPTOP, hours=0.2, family="encoder", vocab=8_192)
-    assert dial(other).expected.endswith("with this vocabulary, but with 16,384")
+    assert str(dial(other).expected).endswith("with this vocabulary, but with 16,384")
 
 
 def test_the_steps_expected_of_twelve_minutes_are_about_those_that_were_made() -> None:

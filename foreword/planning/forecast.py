@@ -1,0 +1,146 @@
+"""Forecasts of losses: before a run's first step, and beside what the runs reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword.nn.model import neural_settings
+from foreword.planning.budget_plan import Machine
+from foreword.planning.conditions import machine, text_bytes
+from foreword.planning.dial import amounts_of
+from foreword.planning.dial_sizes import BYTES_PER_TOKEN, sizes
+from foreword.planning.laws import Amounts, Expectation, sized_families
+from foreword.planning.request import RunRequest
+from foreword.runs.provenance import read_state
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run_folder import is_run, require_recipe
+from foreword.settings import config
+from foreword.train.budget import Budget
+
+# What sizes, budgets and rates change; any other setting makes a run unlike those measured.
+FREE = {
+    "model": ("d_model", "layers", "heads", "d_ff", "init_std", "dropout", "attention_dropout"),
+    "optimizer": ("lr", "beta2", "decay"),
+    "tokenizer": ("vocab",),
+    "packing": ("length",),
+    "objective": (),
+    "layout": (),
+}
+
+
+def forecast_of(request: RunRequest) -> Expectation | None:
+    """Return the loss that is expected of a run; None where nothing is known of the like.
+
+    Known are recipes of a dial, and those that differ from a family's small one in size, rate and
+    budget alone, trained from the start on one text.
+
+    Raises:
+        UserError: the text cannot be read.
+    """
+    recipe = request.recipe
+    if request.starting_model is not None or recipe.changes or recipe.data.sources:
+        return None
+    likes = [name for name, law in sized_families().items() if _is_like(recipe, law.small)]
+    amounts = _amounts(likes[0], request) if likes else None
+    if amounts is None:
+        return None
+    spread = Machine.here().spread if Budget.of(recipe.train).unit == "hours" else None
+    expected = sized_families()[likes[0]].expect(amounts, spread)
+    return None if expected.value is None else expected
+
+
+def _is_like(recipe: Recipe, small: str) -> bool:
+    """Return whether a recipe differs from a small one in nothing but `FREE` and its budget."""
+    measured = load_recipe(small)
+    if type(recipe.train.embedding_init) is not type(measured.train.embedding_init):
+        return False
+    tables = config.to_table(recipe), config.to_table(measured)
+    one, other = (
+        {part: {k: v for k, v in table[part].items() if k not in free}
+         for part, free in FREE.items()} for table in tables
+    )  # fmt: skip
+    return one == other
+
+
+def _amounts(name: str, request: RunRequest) -> Amounts | None:
+    """Return what the loss of a run of a family depends on; None for a shape of another."""
+    recipe, family, made = request.recipe, sized_families()[name], request.dial
+    chosen = made and made.recipe()
+    if made and chosen and (recipe.model, recipe.train) == (chosen.model, chosen.train):
+        return made.amounts
+    model, large = neural_settings(recipe.model), load_recipe(family.large)
+    known = sizes(load_recipe(family.small), large, 1e15, recipe.tokenizer.vocab)
+    size = next((size for size in known if size.d_model == model.d_model), None)
+    if size is None or size.layers != model.layers:
+        return None
+    text = text_bytes(request.inputs.texts, recipe.read)
+    tokens = max(1.0, text / BYTES_PER_TOKEN)
+    flops = _flops(name, recipe, size.flops_per_token, tokens)
+    return amounts_of(size, flops, text)
+
+
+def _flops(name: str, recipe: Recipe, per_token: float, text_tokens: float) -> float:
+    """Return the FLOPs of a recipe's budget, about; of hours by the speed of this machine."""
+    budget = Budget.of(recipe.train)
+    if budget.unit == "flops":
+        return budget.amount
+    if budget.unit == "hours":
+        return machine(name, budget.amount, recipe).flops
+    tokens = {
+        "tokens": budget.amount,
+        "epochs": budget.amount * text_tokens,
+        "steps": budget.amount * recipe.rows_per_step * recipe.packing.length,
+    }[budget.unit]
+    return tokens * per_token
+
+
+@dataclass(frozen=True)
+class ForecastRecord:
+    """A forecast and what the run reached.
+
+    Attributes:
+        run: the run folder.
+        unit: of the losses.
+        forecast: the loss that was expected.
+        low: the lower end of its interval.
+        high: the upper end.
+        result: the loss at the end; None if the run is not done.
+    """
+
+    run: str
+    unit: str
+    forecast: float
+    low: float
+    high: float
+    result: float | None
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the result lies in the interval; None if there is none yet."""
+        return None if self.result is None else self.low <= self.result <= self.high
+
+
+def records(paths: Sequence[str]) -> list[ForecastRecord]:
+    """Return the forecasts of runs, or of all runs in folders, that have one.
+
+    Raises:
+        UserError: a path is neither a run nor a folder with runs.
+    """
+    found = []
+    for path in map(Path, paths):
+        runs = [path] if is_run(path) else sorted(each.parent for each in path.rglob("run.json"))
+        if not runs:
+            require_recipe(path)
+        found += [record for run in runs if (record := _record(run)) is not None]
+    return found
+
+
+def _record(run: Path) -> ForecastRecord | None:
+    noted: dict[str, Any] = read_state(run).get("forecast") or {}
+    if not noted.get("interval") or noted.get("value") is None:
+        return None
+    low, high = noted["interval"]
+    return ForecastRecord(str(run), noted["unit"], noted["value"], low, high, noted.get("result"))

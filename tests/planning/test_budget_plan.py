@@ -1,0 +1,194 @@
+"""`foreword plan`: laws are data, intervals have parts, forecasts are compared with results."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foreword
+from foreword.errors import UserError
+from foreword.planning import budget_plan, conditions
+from foreword.planning.budget_plan import PURPOSES
+from foreword.planning.dial import Conditions, dial
+from foreword.planning.laws import FOLDER, laws
+from foreword.runs.recipe import load_recipe
+from foreword.scaling.law import Law
+
+HOUR = Conditions("decoder", 1.0, 3e11, 1.2e8)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.jsonl"
+    words = [f"{a}{b}{c}" for a in "bdfk" for b in "aeiou" for c in ("rt", "mble", "n")]
+    lines = [" ".join(words[(7 * n + k * k + n * k) % 60] for k in range(60)) for n in range(900)]
+    file.write_text("\n".join(json.dumps({"text": line}) for line in lines), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "matmul_flops_per_second", lambda *_: 3e11)
+
+
+def own_laws(folder: Path, **changes: Any) -> str:
+    law = {"E": 0.5, "A": 40.0, "B": 90.0, "alpha": 0.3, "beta": 0.3, "seed_noise": 0.01} | changes
+    Law("decoder", unit="bits per byte", resampled=((0.5, 41.0, 90.0, 0.3, 0.3),), **law).save(
+        folder / "decoder.toml"
+    )
+    return str(folder)
+
+
+def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
+    shipped = dial(HOUR)
+    few = dial(Conditions("decoder", 1.0, 3e11, 1.2e8, laws=own_laws(tmp_path)))
+    (tmp_path / "b").mkdir()
+    large = own_laws(tmp_path / "b", A=4e4, alpha=0.6)
+    many = dial(Conditions("decoder", 1.0, 3e11, 1.2e8, laws=large))
+    assert many.size.parameters > few.size.parameters
+    assert str(shipped.expected) != str(few.expected) != str(many.expected)
+    assert few.expected.seed is not None
+    value, (low, high) = few.expected.value, few.expected.interval or (0, 0)
+    assert low < value < high
+    assert "decoder.toml" in few.choices[1].reason
+    assert few.recipe().optimizer.lr > many.recipe().optimizer.lr
+
+
+def test_each_figure_of_a_law_file_is_used(tmp_path: Path) -> None:
+    shipped = (FOLDER / "decoder.toml").read_text(encoding="utf-8")
+    before = dial(HOUR)
+    for number, (old, new) in enumerate(
+        [
+            ("speed = 0.5", "speed = 0.25"),
+            ("small_flops = 2e14", "small_flops = 2e15"),
+            ("batch_tokens = 4e7", "batch_tokens = 1e5"),
+            ("1.597", "1.5"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "decoder.toml").write_text(shipped.replace(old, new), encoding="utf-8")
+        after = dial(Conditions("decoder", 0.3, 7e11, 1.2e8, laws=str(folder)))
+        plain = dial(Conditions("decoder", 0.3, 7e11, 1.2e8))
+        assert (after.recipe(), str(after.expected)) != (plain.recipe(), str(plain.expected)), new
+    assert before.conditions.laws == ""
+
+
+def test_a_law_in_nats_keeps_its_vocabulary(tmp_path: Path) -> None:
+    law = Law("encoder", 1.0, 40.0, 90.0, 0.3, 0.3, unit="nats per prediction")
+    law.save(tmp_path / "encoder.toml")
+    hours = Conditions("encoder", 500.0, 3e11, 1e10, laws=str(tmp_path))
+    assert dial(hours).size.vocab == 16_384 < dial(replace(hours, laws="", hours=1e5)).size.vocab
+    assert dial(hours).expected.value is not None
+
+
+@pytest.mark.parametrize(
+    ("hours", "chosen", "why"),
+    [(0.02, "ngram", "suffices"), (0.4, "decoder", "lower"), (24.0, "decoder", "not known")],
+)
+def test_counts_are_chosen_only_where_they_are_known_to_suffice(
+    hours: float, chosen: str, why: str, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "text_bytes", lambda *_: 2e7)
+    monkeypatch.setattr(budget_plan, "text_bytes", lambda *_: 2e7)
+    monkeypatch.setattr(conditions, "_with_supported_vocab", lambda made, *_: made)
+    found = foreword.plan(text, hours=hours, purpose="generate")
+    assert found.data()["family"] == chosen
+    assert any(why in str(part) for part in found.tables())
+
+
+def test_every_purpose_has_a_family_and_every_figure_a_source() -> None:
+    for purpose in PURPOSES:
+        assert [name for name, law in laws().items() if purpose in law.purposes]
+    for law in laws().values():
+        for source in law.sources.values():
+            file = source.partition("#")[0]
+            assert (FOLDER.parents[2] / file).is_file(), source
+
+
+def test_a_plan_says_what_to_train_and_writes_it(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.toml"
+    found = foreword.plan(text, hours=0.1, purpose="generate", out=out, laws=own_laws(tmp_path))
+    content = found.data()
+    assert content["family"] == "decoder"
+    assert set(content["families"]) == {"decoder", "ngram"}
+    assert set(content["changes"]) == {"half the hours", "double the hours", "10 MB more text"}
+    losses = {name: made["forecast"]["value"] for name, made in content["changes"].items()}
+    assert losses["double the hours"] < losses["half the hours"]
+    assert losses["10 MB more text"] < content["forecast"]["value"]  # little text, often read
+    assert content["forecast"]["machine"] is not None
+    assert load_recipe(str(out)).train.hours == 0.1 or load_recipe(str(out)).train.epochs
+
+
+def test_a_gpu_of_the_list_brings_more_and_has_a_price(text: Path) -> None:
+    one, eight = (
+        foreword.plan(text, hours=1, family="encoder", gpu="h100", gpus=n, price=2.5).data()
+        for n in (1, 8)
+    )
+    assert eight["machine"]["speed"] == 8 * one["machine"]["speed"]
+    assert one["machine"]["spread"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hours": 0.001}, "a minute"),
+        ({"hours": 20_000.0}, "a year"),
+        ({}, "give --hours"),
+        ({"hours": 1.0, "family": "encodr"}, "did you mean 'encoder'"),
+        ({"hours": 1.0, "purpose": None}, "--for"),
+        ({"hours": 1.0, "gpu": "tpu"}, r"gpus\.toml"),
+        ({"hours": 1.0, "laws": "nowhere"}, "--laws"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(
+    text: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        foreword.plan(text, **({"purpose": "fill"} | arguments))
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_smaller_than_a_row_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("A few words.", encoding="utf-8")
+    with pytest.raises(UserError, match="less than one row"):
+        foreword.plan(file, hours=1, family="encoder")
+
+
+def test_forecasts_stand_beside_results(tmp_path: Path) -> None:
+    for name, result in (("a", 1.7), ("b", 2.0), ("c", None)):
+        forecast = {"unit": "bits per byte", "value": 1.72, "interval": [1.69, 1.75]}
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"forecast": forecast | {"result": result}}))
+        (folder / "recipe.toml").touch()
+    found = foreword.plan(record=tmp_path)
+    assert found.data()["coverage"] == 0.5
+    assert [run["inside"] for run in found.data()["runs"]] == [True, False, None]
+    with pytest.raises(UserError, match="no such folder"):
+        foreword.plan(record=tmp_path / "none")
+
+
+def test_a_run_notes_its_forecast_first_and_its_result_last(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foreword.planning import forecast
+    from foreword.planning.laws import Expectation
+
+    monkeypatch.setattr(
+        forecast, "forecast_of", lambda _: Expectation("bits per byte", "", 3.0, (2, 4))
+    )
+    tiny = {"model.layers": 1, "tokenizer.vocab": 380, "train.evaluations": 1}
+    run = foreword.pretrain(
+        "gpt2_tiny", text, tmp_path / "run", steps=1, settings=tiny, progress=False
+    )
+    noted = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["forecast"]
+    assert noted["interval"] == [2.0, 4.0]
+    assert noted["result"] == pytest.approx(run.last["heldout"]["bits_per_byte"])
+    assert re.match("2 of|0 of|1 of", str(foreword.plan(record=run).tables()[1]["coverage"]))
