@@ -29,8 +29,8 @@ class Machine:
         speed: FLOP/s of matrix products.
         memory: bytes.
         share: share of the speed that training reaches; None for the family's own.
-        spread: half the range of repeated measurements of the speed, relative; None if it was
-            not measured.
+        spread: half the range of repeated measurements of the speed, relative; None if the budget
+            does not depend on it.
         source: where the speed is from.
     """
 
@@ -53,7 +53,7 @@ class Machine:
     def of_gpus(cls, name: str, gpu: GPU, gpus: int, share: float | None) -> Machine:
         """Return some GPUs of the list, each of which holds the whole model."""
         speed, memory = gpus * gpu.flops_per_second, round(1e9 * gpu.memory_gb)
-        return cls(speed, memory, share, None, f"{gpus} x {name}: {gpu.source}")
+        return cls(speed, memory, share, 0.0, f"{gpus} x {name}: {gpu.source}")
 
     def conditions(self, family: str, hours: float, folder: str) -> Conditions:
         """Return the conditions of a family, which yet lack the text."""

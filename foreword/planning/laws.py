@@ -110,6 +110,7 @@ class FamilyLaw:
         purposes: what its models are for, each with the rank of the family for it.
         large: the one whose vocabulary and row length are the largest chosen; "" without a dial.
         speed: share of the speed of matrix products that training reaches.
+        speed_error: relative error of `speed`, between machines.
         longest: most tokens of a row.
         small_flops: the least budget that the small recipe's size is chosen for.
         tokens_per_parameter: at least, in any model larger than the small recipe's.
@@ -131,6 +132,7 @@ class FamilyLaw:
     purposes: dict[str, int] = field(default_factory=dict)
     large: str = ""
     speed: float = 1.0
+    speed_error: float = 0.0
     longest: int = 1 << 30
     small_flops: float = 2e14
     tokens_per_parameter: float = 10.0
@@ -189,6 +191,7 @@ class FamilyLaw:
         expected = self._expect(run)
         if spread is None or expected.value is None:
             return expected
+        spread = min(0.9, math.hypot(spread, self.speed_error))
         runs = (replace(run, flops=factor * run.flops) for factor in (1 + spread, 1 - spread))
         ends = [self._expect(one).value or expected.value for one in runs]
         interval = (min(*ends, expected.value), max(*ends, expected.value))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.disk import atomic
 from foreword.display.results import Facts, Output, Part, Remark, ResultTable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foreword.planning.dial import Conditions, Dial
     from foreword.planning.laws import Expectation
 
-HOW_TO_ADD = "; foreword/planning/gpus.toml has the list: give another by numbers, as above"
+HOW_TO_ADD = "; foreword/planning/gpus.toml has them, and takes more"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ class Plan(OnGpus, Verb[Output]):
     hours: Hours | None = None
     flops: Flops | None = None
     family: str | None = None
-    purpose: Annotated[
-        Literal["classify", "tag", "generate", "fill", "answer"] | None, Flag(("--for",), takes=str)
-    ] = None
+    purpose: Annotated[str | None, Flag(("--for",))] = None
     laws: PathName | None = None
     out: PathName | None = None
     record: Paths | None = None
@@ -63,7 +61,7 @@ class Plan(OnGpus, Verb[Output]):
             names = ("data", "hours", "flops", "family", "purpose", "laws", "out", "gpus", "gpu")
             self.refuse(names, "cannot be combined with --record")
             return _record((*paths(self.record), *paths(self.more)))
-        from foreword.planning.budget_plan import plan_families
+        from foreword.planning.budget_plan import PURPOSES, plan_families
         from foreword.planning.laws import laws
 
         texts = (*paths(self.data), *paths(self.more))
@@ -76,6 +74,8 @@ class Plan(OnGpus, Verb[Output]):
             raise UserError(
                 f"--family: there is no '{self.family}'{nearest(self.family, list(laws(folder)))}"
             )
+        if self.purpose not in (None, *PURPOSES):
+            raise UserError(f"--for: there is no '{self.purpose}'{nearest(self.purpose, PURPOSES)}")
         if self.family is None and self.purpose is None:
             raise UserError(
                 "--for: say what the model is for: classify, tag, generate, fill or answer; or "
@@ -84,6 +84,8 @@ class Plan(OnGpus, Verb[Output]):
         if self.out is not None:
             atomic.require_writable(Path(self.out), is_folder=False)
         machine = self._machine()
+        if self.flops is not None:
+            machine = replace(machine, spread=None)
         plans = plan_families(
             texts, machine, self._hours_of, self.purpose or "", self.family, folder
         )
@@ -112,8 +114,6 @@ class Plan(OnGpus, Verb[Output]):
 
     def _recipe(self, plan: FamilyPlan) -> str:
         """Return the recipe with the budget, as TOML."""
-        from dataclasses import replace
-
         from foreword.train.budget import Budget
 
         recipe = plan.recipe
@@ -153,7 +153,7 @@ class Plan(OnGpus, Verb[Output]):
         missing = {
             "fit": "",
             "seed": "no noise of seeds is in the law file",
-            "machine": "the speed is not measured but from the list",
+            "machine": "the budget is in FLOPs",
         }
         if plan.expected.value is not None:
             value = plan.expected.value

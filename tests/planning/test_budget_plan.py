@@ -125,13 +125,15 @@ def test_a_plan_says_what_to_train_and_writes_it(text: Path, tmp_path: Path) -> 
     assert load_recipe(str(out)).train.hours == 0.1 or load_recipe(str(out)).train.epochs
 
 
-def test_a_gpu_of_the_list_brings_more_and_has_a_price(text: Path) -> None:
+def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_path: Path) -> None:
     one, eight = (
         foreword.plan(text, hours=1, family="encoder", gpu="h100", gpus=n, price=2.5).data()
         for n in (1, 8)
     )
     assert eight["machine"]["speed"] == 8 * one["machine"]["speed"]
-    assert one["machine"]["spread"] is None
+    assert one["machine"]["spread"] == 0.0
+    flops = foreword.plan(text, flops=1e13, family="decoder", laws=own_laws(tmp_path)).data()
+    assert flops["forecast"]["machine"] is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,8 @@ def test_a_gpu_of_the_list_brings_more_and_has_a_price(text: Path) -> None:
         ({"hours": 20_000.0}, "a year"),
         ({}, "give --hours"),
         ({"hours": 1.0, "family": "encodr"}, "did you mean 'encoder'"),
-        ({"hours": 1.0, "purpose": None}, "--for"),
+        ({"hours": 1.0, "purpose": None}, "--for: say"),
+        ({"hours": 1.0, "purpose": "generat"}, "did you mean 'generate'"),
         ({"hours": 1.0, "gpu": "tpu"}, r"gpus\.toml"),
         ({"hours": 1.0, "laws": "nowhere"}, "--laws"),
     ],
