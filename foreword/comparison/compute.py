@@ -21,11 +21,13 @@ from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
+from foreword.runs.branch import before_decay, branch
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.runs.stages import TRAINING, ProgressReporter, Silent
 from foreword.runs.trained_model import TrainedModel
 from foreword.train import log
+from foreword.train.budget import Budget
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.job import Examples, TuneJob
@@ -46,6 +48,7 @@ class JobInputs:
         shards: folder of the token shards to train on or to measure, or that of each source.
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
         device: where a job that reads a run computes.
+        start: the run that a pretraining goes on from, before its decay; None for the first step.
     """
 
     job: Job
@@ -54,12 +57,13 @@ class JobInputs:
     shards: tuple[str, ...] = ()
     run: Path | None = None
     device: str = "auto"
+    start: Path | None = None
 
     def absolute(self) -> JobInputs:
         """Return the inputs with absolute paths, for a process in another folder."""
-        run = self.run and self.run.absolute()
+        run, start = self.run and self.run.absolute(), self.start and self.start.absolute()
         shards = tuple(str(Path(folder).absolute()) for folder in self.shards)
-        return replace(self, run=run, shards=shards)
+        return replace(self, run=run, shards=shards, start=start)
 
 
 def compute(
@@ -106,7 +110,10 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
     run, is_trial = inputs.run, inputs.job.planned is not None
     assert run is not None
     try:
-        if not (run / "recipe.toml").is_file():
+        if not (run / "recipe.toml").is_file() and inputs.start is not None:
+            budget = Budget.of(recipe.train)
+            branch(before_decay(inputs.start, budget), run, budget)
+        elif not (run / "recipe.toml").is_file():
             text = running.Inputs(inputs.shards, probes=tables_of(recipe.probes))
             if is_trial:
                 text = running.Inputs(inputs.shards, shared_embeddings=run.parent)

@@ -111,7 +111,7 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         return Forecast(cell.name, cell.recipe, error=str(error))
     # Extrapolate them to the budget.
     seconds_per_token = measured.seconds_per_step / measured.tokens_per_step
-    seconds = measured.steps * measured.seconds_per_step
+    seconds = measured.steps * measured.seconds_per_step * _own_share(comparison, cell)
     return Forecast(
         cell=cell.name,
         recipe=cell.recipe,
@@ -125,6 +125,17 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
         embeddings=most_of_budget(recipe, tokenizer.vocab),
     )
+
+
+def _own_share(comparison: Comparison, cell: Cell) -> float:
+    """Return the share of its budget that a cell trains for itself, beside the one before it."""
+    grid, before = comparison.grid, comparison.grid.before(cell)
+    if before is None:
+        return 1.0
+    less, all_of_it = grid.budget_of(before), grid.budget_of(cell)
+    assert less is not None and all_of_it is not None
+    decay = getattr(comparison.recipes[before.name, 1].schedule, "decay", 0.0)
+    return 1 - (1 - decay) * less.amount / all_of_it.amount
 
 
 def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:

@@ -16,6 +16,7 @@ from foreword.errors import UserError
 from foreword.probes._contract import Probe
 from foreword.probes._while_training import with_absolute_paths
 from foreword.process.cluster import Resources
+from foreword.runs.branch import going_on
 from foreword.runs.recipe import Recipe
 from foreword.settings import config, kinds
 from foreword.settings.kinds import Part, part
@@ -38,6 +39,10 @@ class Cell(Ranged):
         label: name in tables and plots; default: the recipe's name.
         set: settings that override the recipe's, a table like a recipe.
         sweep: a sweep of its own instead of the grid's; false for none.
+        budget: a budget of its own instead of the grid's, in the same unit.
+        after: the name of a cell above, whose runs this one's go on from, before their decay
+            (schedule wsd), with all of its settings and a larger budget: several budgets cost
+            little more than the largest.
         cpus: cores that it takes with `--ray`; default: the grid's.
         gpus: GPUs that it takes with `--ray`; default: the grid's.
     """
@@ -46,12 +51,18 @@ class Cell(Ranged):
     label: str = ""
     set: Any = field(default_factory=dict)
     sweep: Any = None
+    budget: Budget | None = None
+    after: str = ""
     cpus: Count | None = None
     gpus: CountOrZero | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_table(self.set)
+        if self.after and (self.set or self.sweep or self.budget is None):
+            raise ValueError(
+                f"after: its settings are those of '{self.after}'; give only a larger budget"
+            )
         if self.sweep is not None and self.sweep is not False:
             settings_of(self.sweep)
 
@@ -166,6 +177,14 @@ class Grid(Ranged):
             if repeated:
                 setting = "label" if key == "cells" else "name"
                 raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
+        above: set[str] = set()
+        for cell in self.cells:
+            if cell.after and cell.after not in above:
+                raise ValueError(f"cell '{cell.name}': after: no cell above is '{cell.after}'")
+            above.add(cell.name)
+            before = self.before(cell)
+            if before is not None and before.recipe != cell.recipe:
+                raise ValueError(f"cell '{cell.name}': recipe: must be that of '{before.name}'")
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -207,8 +226,18 @@ class Grid(Ranged):
         cpus = self.cpus if cell.cpus is None else cell.cpus
         return Resources(cpus, self.gpus if cell.gpus is None else cell.gpus)
 
+    def before(self, cell: Cell) -> Cell | None:
+        """Return the cell whose runs a cell's go on from."""
+        return next((other for other in self.cells if other.name == cell.after), None)
+
+    def budget_of(self, cell: Cell) -> Budget | None:
+        """Return the budget of a cell."""
+        return cell.budget or self.budget
+
     def trials(self, cell: Cell) -> list[Values]:
         """Return the combinations of values that a cell's sweep tries; none without a sweep."""
+        if cell.after:
+            return []
         return combinations(self.sweep if cell.sweep is None else cell.sweep or {})
 
     def rounds(self, cell: Cell) -> list[int]:
@@ -233,6 +262,16 @@ class Grid(Ranged):
         Raises:
             UserError: the recipe does not exist or has a mistake; the cell is named.
         """
+        budget = self.budget_of(cell)
+        if (before := self.before(cell)) is not None:
+            assert budget is not None
+            less = self.budget_of(before)
+            if less is not None and less.amount >= budget.amount:
+                raise UserError(
+                    f"cell '{cell.name}': budget: must be larger than that of '{before.name}', "
+                    "from which it goes on"
+                )
+            return going_on(self.recipe(before, seed), budget)
         over = [self.set, cell.set, as_table(values or {})]
         try:
             recipe = config.load(Recipe, config.RECIPES.find(cell.recipe), *over)
@@ -240,8 +279,8 @@ class Grid(Ranged):
         except UserError as error:
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)
-        if self.budget is not None:
-            train = self.budget.applied_to(train)
+        if budget is not None:
+            train = budget.applied_to(train)
         return replace(recipe, train=train)
 
     def trial_recipe(self, cell: Cell, values: Values, sweep_round: int = 1) -> Recipe:
@@ -255,7 +294,8 @@ class Grid(Ranged):
         Raises:
             UserError: the cell's recipe does not have the settings, or not such values.
         """
-        assert self.budget is not None
+        whole = self.budget_of(cell)
+        assert whole is not None
         off = f"; give cell '{cell.name}' a sweep of its own, or sweep = false"
         try:
             recipe = self.recipe(cell, SEED, values)
@@ -266,7 +306,7 @@ class Grid(Ranged):
                 f"cell '{cell.name}': sweep: {kinds.name_of(recipe.model)} learns from the whole "
                 f"text at once, without the settings of a sweep{off}"
             )
-        budget = replace(self.budget, amount=self.budget.amount * self.share_of(sweep_round))
+        budget = replace(whole, amount=whole.amount * self.share_of(sweep_round))
         train = budget.applied_to(recipe.train)
         train = replace(train, evaluations=1, checkpoints=1, kept_checkpoints=1)
         return replace(recipe, train=train)
@@ -333,6 +373,8 @@ def load_grid(
             f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
             "or --hours, or budget = { unit = ..., amount = ... } in the grid"
         )
+    if other := [c for c in grid.cells if c.budget and c.budget.unit != grid.budget.unit]:
+        raise UserError(f"{path}: cell '{other[0].name}': budget: give it in {grid.budget.unit}")
     if not grid.data and grid.sources:
         grid = replace(grid, data=(str(folder),))
     if grid.heldout and grid.sources:

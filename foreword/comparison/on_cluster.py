@@ -105,6 +105,8 @@ def _can_begin(comparison: Comparison, job: Job) -> bool:
         return comparison.trials.can_begin(job.cell, job.planned)
     if job.is_baseline:
         return True
+    if job.is_pretraining and (before := comparison.grid.before(job.cell)) is not None:
+        return comparison.seconds_taken(Job(before, job.seed)) is not None
     if job.is_pretraining:
         return comparison.trials.is_done(job.cell)
     return comparison.seconds_taken(Job(job.cell, job.seed)) is not None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy import optimize, stats
 
 from foreword.comparison.grid import GridTask
-from foreword.comparison.results import Results
-from foreword.evaluation.statistics import LEVEL
+from foreword.comparison.results import PER_EXAMPLE, Results
+from foreword.evaluation.statistics import LEVEL, pooled_deviation
 from foreword.tuning.scores import metric_name
 
 POWER = 0.8
@@ -18,9 +17,6 @@ SHARES = 200  # at which an average over the Beta distribution is taken
 # Deviation between seeds before any is known: about that of CoLA's and RTE's scores over seeds of
 # fine-tuning small models.
 ASSUMED = 0.02
-# The largest variance of a metric on one example; divided by their number, that of a score. Of
-# Matthews' and the correlation coefficients, this is the variance where there is no correlation.
-PER_EXAMPLE = {"accuracy": 0.25, "matthews": 1.0, "pearson": 1.0, "spearman": 1.0}
 
 
 def detectable_by_seeds(deviation: float, seeds: int) -> float:
@@ -57,14 +53,6 @@ def detectable_on_examples(metric: str, count: int) -> float | None:
     return float(quantiles) * math.sqrt(2 * PER_EXAMPLE[metric] / count)
 
 
-def pooled_deviation(samples: Sequence[Sequence[float]]) -> float | None:
-    """Return the standard deviation within samples, pooled; None if none has two values."""
-    samples = [sample for sample in samples if len(sample) > 1]
-    degrees = sum(len(sample) - 1 for sample in samples)
-    squares = sum(float(np.var(sample, ddof=1)) * (len(sample) - 1) for sample in samples)
-    return math.sqrt(squares / degrees) if degrees else None
-
-
 def power_notes(results: Results) -> list[str]:
     """Return which difference between two cells is detectable, a line per task.
 
@@ -80,9 +68,7 @@ def _power_note(results: Results, task: GridTask) -> str:
     seeds, of = (grid.seeds, "pretraining") if grid.seeds > 1 else (task.tune.seeds, "fine-tuning")
     if seeds < 2:
         return f"{name}: one seed has no interval, so no difference is detectable."
-    names = [cell.name for cell in grid.cells]
-    values = [results.task_values(n, task, "pretrained") for n in names]
-    observed = pooled_deviation([[v for v in sample if not math.isnan(v)] for sample in values])
+    observed = pooled_deviation(results.spreads(task))
     if not metric or (observed is None and metric not in (*PER_EXAMPLE, "f1")):
         return ""
     deviation = ASSUMED if observed is None else observed

@@ -9,6 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+from scipy import stats
+
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.jobs import BAG_OF_WORDS, Job
 from foreword.comparison.margins import PRETRAINED, SCRATCH, CorrectAnswers, from_lines, margins
@@ -16,7 +19,15 @@ from foreword.comparison.probing import MODEL, RANDOM, GridProbe, GridText
 from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.errors import UserError
-from foreword.evaluation.statistics import Interval, interval
+from foreword.evaluation.statistics import (
+    LEVEL,
+    Interval,
+    Signal,
+    Spread,
+    interval,
+    signal,
+    spreads_on_same_items,
+)
 from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
@@ -24,6 +35,9 @@ from foreword.tuning.margins import Margin
 from foreword.tuning.scores import Scores
 
 Measure = GridTask | GridProbe | GridText
+# The largest variance of a metric on one example; divided by their number, that of a score. Of
+# Matthews' and the correlation coefficients, this is the variance where there is no correlation.
+PER_EXAMPLE = {"accuracy": 0.25, "matthews": 1.0, "pearson": 1.0, "spearman": 1.0}
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,8 @@ class TuningScore:
         start: pretrained, from scratch (of a probe: random weights), or the name of a baseline.
         tuning_seed: seed of fine-tuning; 0 without fine-tuning.
         scores: score by metric.
+        items: deviation over the items that the score is a mean of, and their number; None where
+            they are not known.
     """
 
     cell: str
@@ -121,6 +137,7 @@ class TuningScore:
     start: str
     tuning_seed: int
     scores: dict[str, float]
+    items: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +213,41 @@ class Results:
             return next(iter(by_seed.values()))
         return [sum(values) / len(values) for values in by_seed.values()]
 
+    def spreads(self, task: Measure) -> list[Spread]:
+        """Return the spread of each pretrained cell's scores on a task, over seeds."""
+        cells = [self.task_values(c.name, task, PRETRAINED) for c in self.comparison.grid.cells]
+        known = [[value for value in values if not math.isnan(value)] for values in cells]
+        return [Spread.of(values) for values in known if values]
+
+    def signals(self) -> dict[str, Signal | None]:
+        """Return the signal to noise of each measure: over seeds or, with one, over its items."""
+        found = {}
+        for measure in self.comparison.grid.measures:
+            by_seeds = self.spreads(measure)
+            has_seeds = any(one.count > 1 for one in by_seeds)
+            found[measure.name] = signal(by_seeds if has_seeds else self._over_items(measure))
+        return found
+
+    def _over_items(self, task: Measure) -> list[Spread]:
+        """Return the spread of each cell's score over dev examples or questions, with one seed."""
+        metric = self.metric(task)
+        answers = [
+            one.correct[0]
+            for one in self.answers
+            if one.cell and (one.task, one.start) == (task.name, PRETRAINED)
+            if not np.isnan(one.correct).any()
+        ]
+        if metric == "accuracy" and answers:
+            return spreads_on_same_items(np.stack(answers))
+        count, variance = self.dev.get(task.name, 0), PER_EXAMPLE.get(metric)
+        over_dev = (math.sqrt(variance), count) if count and variance else None
+        return [
+            Spread(one.scores[metric], *items)
+            for one in self.scores
+            if one.cell and (one.task, one.start) == (task.name, PRETRAINED)
+            if (items := one.items or over_dev) is not None
+        ]
+
     def margins(self, cell: Cell, task: GridTask) -> Mapping[str, Margin]:
         """Return the margins of a cell on a task, by what they are over."""
         if self.metric(task) != "accuracy":
@@ -226,6 +278,7 @@ class Results:
                 for cell in self.comparison.grid.cells
                 for one in self.margins(cell, task).values()
             ],
+            "signals": {name: one and asdict(one) for name, one in self.signals().items()},
             "failures": failures,
         }
 
@@ -333,10 +386,21 @@ def _probe_scores(job: Job, saved: Mapping[str, Any]) -> list[TuningScore]:
             starts[of],
             0,
             {saved["measure"]: score} | more,
+            _items(of, saved),
         )
         for of, score in saved["scores"].items()
         if score is not None
     ]
+
+
+def _items(of: str, saved: Mapping[str, Any]) -> tuple[float, int] | None:
+    """Return the deviation over a suite's questions, from the interval of all, and their number."""
+    rows = [row for row in saved["rows"] if row.get("run") == of and row.get("questions")]
+    if not rows or rows[-1]["low"] is None:
+        return None
+    count, width = rows[-1]["questions"], rows[-1]["high"] - rows[-1]["low"]
+    error = width / (2 * float(stats.norm.ppf((1 + LEVEL) / 2)))
+    return error * math.sqrt(count), count
 
 
 def _answers(job: Job, task: GridTask, saved: Mapping[str, Any]) -> list[CorrectAnswers]:

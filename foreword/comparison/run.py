@@ -38,6 +38,7 @@ from foreword.errors import UserError, is_out_of_memory
 from foreword.probes._while_training import checksums
 from foreword.runs import first_embeddings
 from foreword.runs import run as running
+from foreword.runs.branch import going_on
 from foreword.runs.corpus import is_prepared, require_form, require_sentences, require_text
 from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
@@ -235,8 +236,13 @@ class Comparison:
         """
         if job.planned is not None and self.trials.is_empty(job.cell, job.planned):
             return True
+        before = self.grid.before(job.cell)
+        if before is not None and self.is_left_out(Job(before, job.seed)):
+            return True
+        needed = [] if before is None else [Job(before, job.seed)]
         return any(
-            failed.job.cell == job.cell and _builds_on(job, failed.job) for failed in self.failures
+            failed.job in needed or (failed.job.cell == job.cell and _builds_on(job, failed.job))
+            for failed in self.failures
         )
 
     def recipe(self, cell: Cell, seed: int) -> Recipe | None:
@@ -244,6 +250,9 @@ class Comparison:
 
         None if the sweep is not done, or all of it diverged.
         """
+        if (before := self.grid.before(cell)) is not None and cell.budget is not None:
+            first = self.recipe(before, seed)
+            return None if first is None else going_on(first, cell.budget)
         if not self.grid.trials(cell):
             return self.recipes[cell.name, seed]
         best = self.trials.best(cell)
@@ -303,7 +312,9 @@ class Comparison:
             name, key = f"{job.cell.name}-{job.seed}", self._run_key(job.cell, job.seed)
             run = store.publish(self.out / "runs", name, key, {}).with_suffix("")
         run_shards = self.corpora.shards_for(run_recipe)
-        return JobInputs(job, command, run_recipe, _folders(run_shards), run)
+        before = self.grid.before(job.cell)
+        start = None if before is None else self.run_folder(before, job.seed)
+        return JobInputs(job, command, run_recipe, _folders(run_shards), run, start=start)
 
     def store(self, job: Job, content: dict[str, Any]) -> None:
         """Save the result of a job; that of a pretraining is its run."""

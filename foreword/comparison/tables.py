@@ -19,7 +19,7 @@ from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
-from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share
+from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share, signal_notes
 from foreword.formatting import duration, power, quantity
 from foreword.settings.config import to_toml
 from foreword.tuning.margins import points
@@ -83,7 +83,8 @@ def notes(results: Results) -> list[str]:
     assert grid.budget is not None
     percent = f"{LEVEL:.0%}"
     # What the losses are, and whether they compare.
-    lines = [f"Each cell: {grid.budget.describe()}."]
+    own = any(cell.budget for cell in grid.cells)
+    lines = [] if own else [f"Each cell: {grid.budget.describe()}."]
     if grid.sources:
         lines.append(
             "Held-out losses are nats per prediction. That of a cell is the mean of its own "
@@ -124,6 +125,9 @@ def notes(results: Results) -> list[str]:
             f"Margins are points of accuracy with their {percent} intervals, {over} "
             f"examples{alone}: both sides answer the same ones, so differences are paired."
         )
+    noise = "of a cell's mean over seeds, or of its score over examples with one seed"
+    signals = signal_notes(results.signals(), "cells", noise)
+    lines += [f"{line[0].upper()}{line[1:]}." for line in signals]
     lines += power_notes(results)
     limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if limits:

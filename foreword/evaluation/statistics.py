@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,6 +151,88 @@ class Spread:
         """Return the spread of values."""
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         return cls(float(np.mean(values)), deviation, len(values))
+
+
+def pooled_deviation(samples: Sequence[Spread]) -> float | None:
+    """Return the standard deviation within samples, pooled; None if none has two values."""
+    samples = [sample for sample in samples if sample.count > 1]
+    degrees = sum(sample.count - 1 for sample in samples)
+    squares = sum(sample.deviation**2 * (sample.count - 1) for sample in samples)
+    return math.sqrt(squares / degrees) if degrees else None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """How far a score tells models apart.
+
+    Attributes:
+        ratio: deviation between the models' means over the standard error of one, which is about 1
+            where the models do not differ.
+        p: p-value of the F test that all have one mean.
+    """
+
+    ratio: float
+    p: float
+
+
+def signal(models: Sequence[Spread]) -> Signal | None:
+    """Return the signal to noise of a score; None with fewer than two models or unknown noise.
+
+    The noise is pooled over the models, as in a one-way analysis of variance.
+
+    Args:
+        models: the spread of each model's score over seeds, or over the items that it is a mean of.
+    """
+    models = [model for model in models if not math.isnan(model.mean)]
+    noise = pooled_deviation(models)
+    if len(models) < 2 or noise is None:
+        return None
+    if not noise:  # which says nothing of differences
+        return Signal(0.0, 1.0) if len({model.mean for model in models}) == 1 else None
+    means, counts = np.array([(model.mean, model.count) for model in models]).T
+    squares = counts * (means - np.average(means, weights=counts)) ** 2
+    between = float(squares.sum()) / (len(models) - 1)
+    f = between / noise**2
+    degrees = len(models) - 1, int(counts.sum()) - len(models)
+    return Signal(math.sqrt(f), float(stats.f.sf(f, *degrees)))
+
+
+def spreads_on_same_items(values: Array) -> list[Spread]:
+    """Return the spread of each model's values without what all models share of an item.
+
+    Some items are harder for all models, which does not blur the differences between them.
+
+    Args:
+        values: (models, items).
+    """
+    models, items = values.shape
+    means = values.mean(axis=1)
+    if models < 2 or items < 2:
+        return [Spread(float(mean), math.nan, 1) for mean in means]
+    rest = values - values.mean(axis=0) - (means - means.mean())[:, None]
+    deviation = math.sqrt(float((rest**2).sum()) / ((models - 1) * (items - 1)))
+    return [Spread(float(mean), deviation, items) for mean in means]
+
+
+def signal_notes(signals: Mapping[str, Signal | None], models: str, noise: str) -> list[str]:
+    """Return a line with the signal to noise of each score for which it is known, or none.
+
+    Args:
+        signals: by the names of the scores.
+        models: what is told apart, such as "cells".
+        noise: what the standard errors are over.
+    """
+    known = {name: one for name, one in signals.items() if one}
+    parts = [
+        f"{name} {one.ratio:.1f}" + f", cannot tell the {models} apart" * (one.p > 1 - LEVEL)
+        for name, one in known.items()
+    ]
+    if not parts:
+        return []
+    return [
+        f"signal to noise (deviation between {models} over the standard error {noise}; about 1 if "
+        f"they do not differ): {'; '.join(parts)}"
+    ]
 
 
 def difference(one: Spread, other: Spread) -> Interval:

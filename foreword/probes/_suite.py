@@ -15,7 +15,17 @@ from scipy.stats import binomtest
 
 from foreword.errors import UserError
 from foreword.evaluation.passages import max_input_tokens
-from foreword.evaluation.statistics import LEVEL, NO_INTERVAL, Ends, bootstrap, bootstrap_each
+from foreword.evaluation.statistics import (
+    LEVEL,
+    NO_INTERVAL,
+    Ends,
+    Signal,
+    bootstrap,
+    bootstrap_each,
+    signal,
+    signal_notes,
+    spreads_on_same_items,
+)
 from foreword.formatting import interval
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
@@ -180,6 +190,8 @@ class Suite(Ranged, ABC):
             notes += [f"{model.label}: {note}" for note in self.remarks(model.trained, questions)]
         notes += [self.caution] if self.caution else []
         notes.append(f"intervals: {LEVEL:.0%}, by bootstrap over the {self.unit}s")
+        signals = self._signals(answers_of, questions)
+        notes += signal_notes(signals, "models", f"over the {self.unit}s, which all answer")
         comparisons = list(_comparisons(answers_of, questions, self))
         notes += comparisons
         if any(map(self._lacks_interval, rows)) or any(WITHOUT in line for line in comparisons):
@@ -199,15 +211,7 @@ class Suite(Ranged, ABC):
         self, run: str, questions: Sequence[Question], answers: Sequence[Answer]
     ) -> Iterator[Row]:
         """Yield the figures of each subset, of each group, then those of all questions."""
-        names = [question.subset for question in questions]
-        of_groups = [f"all of {q.group}" if q.group else "" for q in questions]
-        subsets, several = (list(dict.fromkeys(each)) for each in (names, of_groups))
-        groups = {name: np.flatnonzero(np.array(names) == name) for name in subsets}
-        if len(several) > 1:
-            groups |= {g: np.flatnonzero(np.array(of_groups) == g) for g in several if g}
-        if len(subsets) != 1 or ALL not in subsets:
-            groups[ALL] = np.arange(len(questions))
-        for name, where in groups.items():
+        for name, where in _groups(questions).items():
             asked, given = [questions[int(n)] for n in where], [answers[int(n)] for n in where]
             figures, intervals = self._figures(_values(asked, given), _more(asked, given))
             (low, high), *others = intervals
@@ -222,6 +226,18 @@ class Suite(Ranged, ABC):
                 known = None if math.isnan(figure) else figure
                 row |= {key: known, f"{key}_low": low, f"{key}_high": high}
             yield row | {"questions": len(where), "chance": self.chance(asked)}
+
+    def _signals(
+        self, answers_of: Mapping[str, Sequence[Answer]], questions: Sequence[Question]
+    ) -> dict[str, Signal | None]:
+        """Return the signal to noise of the mean of each subset, and of all questions."""
+        signals: dict[str, Signal | None] = {}
+        for name, where in _groups(questions).items():
+            asked = [questions[int(n)] for n in where]
+            models = [_values(asked, [of[int(n)] for n in where]) for of in answers_of.values()]
+            if models[0].ndim == 1:
+                signals[name] = signal(spreads_on_same_items(np.stack(models)))
+        return signals
 
     def _figures(self, values: Array, more: Array) -> tuple[dict[str, float], list[Ends]]:
         """Return each figure by name, what is `measured` first, and its interval."""
@@ -289,6 +305,19 @@ def best(scores: Sequence[float], right: int) -> tuple[int, float]:
     # Equal as far as float32 tells: texts of the same tokens may be in different batches.
     is_best = np.isclose(values, values.max(), rtol=CLOSENESS, atol=CLOSENESS)
     return int(values.argmax()), float(is_best[right] / is_best.sum())
+
+
+def _groups(questions: Sequence[Question]) -> dict[str, Array]:
+    """Return the numbers of the questions of each subset, of each group, and of all."""
+    names = [question.subset for question in questions]
+    of_groups = [f"all of {q.group}" if q.group else "" for q in questions]
+    subsets, several = (list(dict.fromkeys(each)) for each in (names, of_groups))
+    groups = {name: np.flatnonzero(np.array(names) == name) for name in subsets}
+    if len(several) > 1:
+        groups |= {g: np.flatnonzero(np.array(of_groups) == g) for g in several if g}
+    if len(subsets) != 1 or ALL not in subsets:
+        groups[ALL] = np.arange(len(questions))
+    return groups
 
 
 def _require_own_total(questions: Sequence[Question], kind: str) -> None:

@@ -23,6 +23,7 @@ from foreword.reports.tables import Table
 from foreword.scaling.fit import METHODS, FamilyFit
 from foreword.scaling.law import Law, losses, per_token
 from foreword.scaling.optima import Envelope
+from foreword.scaling.repeated import FORMS
 from foreword.scaling.surface import NAMES
 from foreword.tables.write import SourcedRow, writing_rows
 
@@ -78,6 +79,27 @@ def value_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
+def repeated_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each value that the laws of repeated text add, and for their errors."""
+    rows = []
+    for form, found in fit.repeated.items():
+        for name in FORMS[form]:
+            between = found.intervals[name]
+            rows.append(
+                {
+                    "law": form.replace("_", "-"),
+                    "value": name,
+                    "fit": figure(found.values[name]),
+                    "interval": interval(*between) if between else "",
+                    "error": f"{100 * found.error:.2f} %",
+                    "held out": ""
+                    if found.held_out_error is None
+                    else f"{100 * found.held_out_error:.2f} %",
+                }
+            )
+    return rows
+
+
 def remarks_of(fit: FamilyFit) -> list[str]:
     """Return what is wrong with each method, and what else a reader should know."""
     lines: dict[str, None] = {}
@@ -88,7 +110,8 @@ def remarks_of(fit: FamilyFit) -> list[str]:
             lines[f"{TITLES[name].partition(',')[0]} refused: {found.refused}"] = None
         for mark in () if found.refused else found.marks:
             lines[f"{TITLES[name].partition(',')[0]}: {mark}"] = None
-    return [*lines, *fit.notes]
+    marks = [f"{name.replace('_', '-')}: {f.mark}" for name, f in fit.repeated.items() if f.mark]
+    return [*lines, *marks, *fit.notes]
 
 
 def write_laws(
@@ -111,9 +134,11 @@ def write_laws(
     out.mkdir(parents=True, exist_ok=True)
     laws = {}
     for fit in fits:
+        ending = "" if fit.counted == "all" else "-without-embeddings"
+        family = re.sub(r"[^\w.-]+", "_", fit.runs.family or "all").strip(".")
+        name = f"{family}{ending}.toml"
+        (out / name).unlink(missing_ok=True)  # of an earlier fit
         if (law := fit.law(*about)) is not None:
-            ending = "" if fit.counted == "all" else "-without-embeddings"
-            name = re.sub(r"[^\w.-]+", "_", law.family) + f"{ending}.toml"
             laws[name] = law
             law.save(out / name)
     _write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
@@ -224,6 +249,8 @@ def _section(fit: FamilyFit) -> str:
             ]
         )
     )
+    if fit.repeated:
+        parts += ["<h3>Text read several times</h3>", _table(repeated_rows(fit))]
     if fit.held_out:
         parts += ["<h3>The largest budget, forecast</h3>", _table(_held_rows(fit))]
     return "\n".join(parts)
@@ -275,7 +302,8 @@ def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
                 parabola = np.polyval(found.curve, np.log10(tokens))
                 axes.plot(sizes, parabola, color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
         low, high = runs.loss.min(), runs.loss.max()
-        axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+        margin = 0.06 * max(high - low, 1e-3 * high)
+        axes.set_ylim(low - margin, high + margin)
         axes.set_xscale("log")
         _finish(axes, "parameters", "loss")
         where = "outside right upper" if size == "wide" else "outside lower center"
@@ -305,7 +333,8 @@ def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
         axes.set_xscale("log")
         axes.set_yscale("log")
         _finish(axes, "training FLOPs", "tokens")
-        drawing.legend(frameon=False, loc="outside lower center", ncols=2)
+        if any(not found.refused for found in fit.methods.values()):
+            drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
 
 

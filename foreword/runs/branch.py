@@ -22,9 +22,10 @@ from foreword.runs.sources import is_prepared
 from foreword.runs.trained_model import is_checkpoint
 from foreword.settings import config, kinds
 from foreword.train import checkpoint, log
-from foreword.train.budget import Budget
+from foreword.train.budget import Budget, Progress
 from foreword.train.loop import TrainingState
 
+NOTHING = Progress()
 LATER = ("schedule", "train.evaluations", "train.checkpoints", "train.kept_checkpoints")
 SAMPLED_STEPS = 1000  # of those before the checkpoint, at which rates are compared
 
@@ -51,7 +52,7 @@ def branch(start: Path, out: Path, budget: Budget | None, assignments: Sequence[
     saved = checkpoint.newest(folder) if folder == start else start
     checkpoint.verify(saved)
     state = TrainingState.load(checkpoint.read_state(saved))
-    recipe = _changed(run.recipe, budget, assignments)
+    recipe = going_on(run.recipe, budget, assignments, state.before)
     _require_same_beginning(run.recipe, recipe, state, saved.name)
     with starting(out):
         shutil.copytree(folder / "tokenizer", out / "tokenizer")
@@ -76,8 +77,43 @@ def _texts(run: Run) -> list[str]:
     ]
 
 
-def _changed(old: Recipe, budget: Budget | None, assignments: Sequence[str]) -> Recipe:
-    """Return the recipe of the new run; a warm-up by share keeps its length."""
+def before_decay(run: Path, budget: Budget) -> Path:
+    """Return the newest checkpoint of a run that goes on to another budget.
+
+    Raises:
+        UserError: none does.
+    """
+    recipe, kept = Run(run).recipe, checkpoint.all_in(run)
+    error = UserError(f"{run}: has no checkpoint")
+    for saved in reversed(kept):
+        state = TrainingState.load(checkpoint.read_state(saved))
+        try:
+            longer = going_on(recipe, budget, before=state.before)
+            _require_same_beginning(recipe, longer, state, saved.name)
+        except UserError as found:
+            error = found
+        else:
+            return saved
+    raise error
+
+
+def going_on(
+    old: Recipe,
+    budget: Budget | None,
+    assignments: Sequence[str] = (),
+    before: Progress = NOTHING,
+) -> Recipe:
+    """Return the recipe of a run that goes on; a warm-up by share keeps its length.
+
+    Args:
+        old: the recipe of the run before.
+        budget: of the whole training; None for the old one's.
+        assignments: settings of what is to come.
+        before: what was used before the first step, of which a warm-up is no share.
+
+    Raises:
+        UserError: an assignment concerns what has been, or is wrong.
+    """
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         if not any(key == name or key.startswith(f"{name}.") for name in LATER):
@@ -94,7 +130,9 @@ def _changed(old: Recipe, budget: Budget | None, assignments: Sequence[str]) -> 
                     f"--{budget.unit}: the warm-up of the run is a share of its {was.unit}; give "
                     f"--{was.unit}"
                 )
-            warmup["share"] = min(warmup["share"] * was.amount / budget.amount, 1 - TOLERANCE)
+            less = was.amount * (1 - was.progress(before))
+            more = budget.amount * (1 - budget.progress(before))
+            warmup["share"] = min(warmup["share"] * less / more, 1 - TOLERANCE)
         table["train"] = config.to_table(budget.applied_to(old.train))
     return config.build(Recipe, config.assign(table, assignments))
 

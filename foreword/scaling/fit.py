@@ -13,6 +13,7 @@ import numpy as np
 from foreword.formatting import power
 from foreword.scaling.law import KEPT, Law, best_sizes, ends, losses, per_token
 from foreword.scaling.optima import Envelope, Minimum, PowerLaw, law_of_minima, minima
+from foreword.scaling.repeated import RepeatedFit, fit_repeated
 from foreword.scaling.runs import Runs
 from foreword.scaling.surface import KEPT_STARTS, NAMES, Criterion, Surface
 from foreword.types import Array
@@ -101,6 +102,7 @@ class FamilyFit:
         held_out: forecasts of the largest budget.
         seed_noise: standard deviation of the loss between seeds; None if unknown.
         notes: what a reader should know besides the marks.
+        repeated: laws of text read several times, by name; none without such runs.
     """
 
     runs: Runs
@@ -115,6 +117,7 @@ class FamilyFit:
     held_out: tuple[ForecastRun, ...]
     seed_noise: float | None
     notes: tuple[str, ...]
+    repeated: dict[str, RepeatedFit]
 
     @property
     def name(self) -> str:
@@ -192,6 +195,7 @@ class FamilyFit:
                 for h in self.held_out
             ],
             "notes": self.notes,
+            "repeated": {name: form.as_json() for name, form in self.repeated.items()},
         }
 
 
@@ -239,6 +243,7 @@ def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int) -> Fami
         **_isoflop(seen, budgets, found, draws),
         "envelope": _envelope(seen, draws),
     }
+    repeated, said = fit_repeated(runs, fitted, draws)
     family = FamilyFit(
         runs,
         counted,
@@ -252,8 +257,9 @@ def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int) -> Fami
         _held_out(runs, fitted, values, resampled, noise),
         noise,
         (),
+        repeated,
     )
-    notes = [*runs.notes, *_notes(family, budgets)]
+    notes = [*runs.notes, *([said] if said else []), *_notes(family, budgets)]
     return FamilyFit(**{**vars(family), "notes": tuple(notes)})
 
 
@@ -317,8 +323,8 @@ def _direct(
     sizes = np.stack([best_sizes(fits, c, rule) for c in budgets])
     with np.errstate(all="ignore"):
         tokens = np.log10(budgets[:, None] / per_token(rule, sizes))
-    slopes = (tokens[1] - tokens[0]) / np.log10(budgets[1] / budgets[0])
-    levels = tokens[0] - slopes * np.log10(budgets[0])
+        slopes = (tokens[1] - tokens[0]) / np.log10(budgets[1] / budgets[0])
+        levels = tokens[0] - slopes * np.log10(budgets[0])
     law = PowerLaw(float(slopes[0]), float(levels[0]))
     return LawFit(law, np.stack([slopes, levels], 1)[1:], refused, tuple(marks))
 
@@ -362,6 +368,9 @@ def _envelope(runs: Runs, draws: Array) -> LawFit:
     if math.isnan(law.exponent):
         return LawFit(law, refused="one run alone is on the envelope: no later one is better")
     count = len(envelope.items(runs.loss))
+    if count == len(runs.loss):
+        why = "all runs are on the envelope: at no FLOPs was one size better than another"
+        return LawFit(law, refused=why)
     marks = [f"{count} runs lie on the envelope"] if count < 5 else []
     return _with_draws(law, [through(draw > 0) for draw in draws], marks)
 

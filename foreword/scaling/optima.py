@@ -80,6 +80,8 @@ def minimum(flops: float, tokens: Array, loss: Array, weights: Array, fewest: in
     w, y = weights[weights > 0].astype(float), loss[weights > 0]
     means = np.bincount(which, w * y) / np.bincount(which, w)
     best = int(means.argmin())
+    if np.ptp(means) == 0:
+        return Minimum(flops, math.nan, math.nan, (), "all sizes have one loss: no minimum")
     if best in (0, len(sizes) - 1):
         # The fewest tokens are those of the largest model.
         end = "largest" if best == 0 else "smallest"

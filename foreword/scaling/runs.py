@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError, nearest
+from foreword.scaling.columns import RunColumns
 from foreword.tables.given import given_table, items_of, records_table
 from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
 TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
+FAR_FROM_SIX = 20.0  # times 6 N D, from which FLOPs are said to be so
+PLATEAU = 0.97  # of the unigram loss, above which a run still lies on that plateau
 FEWEST_SIZES = 4  # of a budget, to find its best one
 # Other names under which tables have a column, in small letters with underscores for blanks.
 ALIASES = {
@@ -27,38 +30,12 @@ ALIASES = {
     "flops": ("training_flops", "training_flop", "compute", "compute_budget", "c"),
     "loss": ("final_loss", "eval_loss", "heldout_loss"),
     "parameters_without_embeddings": ("non_embedding_parameters",),
+    "unigram": ("unigram_loss",),
+    "unique_tokens": ("unique_d",),
+    "epochs": (),
 }
 NUMBERS = tuple(ALIASES)
 TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
-
-
-@dataclass(frozen=True)
-class RunColumns:
-    """The names of the columns; "" for the usual name, if the table has it.
-
-    Attributes:
-        parameters: of the model, all of them.
-        tokens: trained on.
-        flops: of training.
-        loss: held-out, at the end.
-        family: a law is fitted to each.
-        seed: tells repeats of a run apart.
-        checkpoint: tells measurements of one run apart.
-        run: name of the run; default: parameters and seed, where there are checkpoints.
-        tokenizer: its name; one in each family.
-        parameters_without_embeddings: fitted as well.
-    """
-
-    parameters: str = ""
-    tokens: str = ""
-    flops: str = ""
-    loss: str = ""
-    family: str = ""
-    seed: str = ""
-    checkpoint: str = ""
-    run: str = ""
-    tokenizer: str = ""
-    parameters_without_embeddings: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +51,7 @@ class Runs:
         run: number of the run that was measured, (items,); of a run's checkpoints the same.
         cell: number of the size and budget, (items,); seeds share it.
         without_embeddings: parameters without embeddings, (items,), or None.
+        unique_tokens: of the text, (items,), or None.
         notes: what was derived or left unread.
     """
 
@@ -85,7 +63,14 @@ class Runs:
     run: Array
     cell: Array
     without_embeddings: Array | None = None
+    unique_tokens: Array | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def epochs(self) -> Array:
+        """How often each run read its text, (items,); below 1 if not to its end."""
+        whole: Array = np.ones(len(self.tokens))
+        return whole if self.unique_tokens is None else self.tokens / self.unique_tokens
 
     def where(self, chosen: Array) -> Runs:
         """Return some of the items, by truth values or numbers."""
@@ -155,6 +140,8 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     """
     table = given_table(source, "table")
     if table is None and isinstance(source, str | PathLike):
+        if Path(source).is_dir():
+            raise UserError(f"{source}: is a folder; give a table of runs")
         table = read_table(Path(source))
     elif table is None:
         table = records_table(list(items_of(source, "table")), "table", ("parameters",))
@@ -232,16 +219,24 @@ def _number(value: Any, where: str) -> float:
 
 
 def _derive(values: dict[str, list[Any]]) -> list[str]:
-    """Add tokens or FLOPs where the table lacks them, and say so."""
+    """Add tokens, FLOPs and unique tokens where the table lacks them, and say so."""
+    notes = []
     if "tokens" not in values:
         pairs = zip(values["flops"], values["parameters"], strict=True)
         values["tokens"] = [c / (6 * n) for c, n in pairs]
-        return ["the table has no tokens: taken as FLOPs / (6 x parameters)"]
-    if "flops" not in values:
+        notes = ["the table has no tokens: taken as FLOPs / (6 x parameters)"]
+    elif "flops" not in values:
         pairs = zip(values["tokens"], values["parameters"], strict=True)
         values["flops"] = [6 * n * d for d, n in pairs]
-        return ["the table has no FLOPs: taken as 6 x parameters x tokens"]
-    return []
+        notes = ["the table has no FLOPs: taken as 6 x parameters x tokens"]
+    columns = (values[key] for key in ("flops", "parameters", "tokens"))
+    ratio = float(np.median([c / (6 * n * d) for c, n, d in zip(*columns, strict=True)]))
+    if not 1 / FAR_FROM_SIX < ratio < FAR_FROM_SIX:
+        notes = [f"FLOPs are {ratio:.3g} times 6 x parameters x tokens: are the units right?"]
+    if "epochs" in values and "unique_tokens" not in values:
+        pairs = zip(values["tokens"], values["epochs"], strict=True)
+        values["unique_tokens"] = [d / epochs for d, epochs in pairs]
+    return notes
 
 
 def _family(
@@ -250,14 +245,25 @@ def _family(
     """Return the runs of a family, checked."""
     arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
     of_family = f"family {family}: " if family else ""
+    if (unigram := arrays.pop("unigram", None)) is not None:
+        is_learned = arrays["loss"] < PLATEAU * unigram
+        if left := int((~is_learned).sum()):
+            kept = np.flatnonzero(is_learned)
+            line = f"left out: {left} runs that have learned little but the frequency of tokens"
+            notes = (*notes, line)
+            arrays = {key: array[kept] for key, array in arrays.items()}
+            values = {key: [of[int(n)] for n in kept] for key, of in values.items()}
+            sources = [sources[int(n)] for n in kept]
+        if not len(arrays["loss"]):
+            raise UserError(f"{of_family}no run has learned more than the frequency of tokens")
     if len(names := sorted(set(values.get("tokenizer", ())))) > 1:
         raise UserError(
             f"{of_family}runs of several tokenizers ({', '.join(names)}), whose losses do not "
             "compare; fit each apart, as a family"
         )
     # Each row is another run, seed or checkpoint.
-    told_apart = [values[key] for key in ("parameters", "tokens", "flops") if key in values]
-    told_apart += [values[key] for key in ("seed", "checkpoint", "run") if key in values]
+    keys = ("parameters", "tokens", "flops", "unique_tokens", "seed", "checkpoint", "run")
+    told_apart = [values[key] for key in keys if key in values]
     seen: dict[tuple[Any, ...], str] = {}
     for key, source in zip(zip(*told_apart, strict=True), sources, strict=True):
         if key in seen:
@@ -284,6 +290,8 @@ def _family(
     else:
         run = np.arange(count)
     cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
+    if "unique_tokens" in arrays:
+        cell = _numbered(list(zip(cell, arrays["unique_tokens"], strict=True)))
     return Runs(
         family,
         arrays["parameters"],
@@ -293,6 +301,7 @@ def _family(
         run,
         cell,
         arrays.get("parameters_without_embeddings"),
+        arrays.get("unique_tokens"),
         notes,
     )
 

@@ -13,8 +13,8 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import LabelledTexts
 from foreword.testing.models import tiny_model
 from foreword.testing.tasks import BAD, GOOD, OTHER, reviews
+from foreword.tuning.best.material import Material, material_of
 from foreword.tuning.candidates._contract import Learner
-from foreword.tuning.material import Material, material_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tasks.classify import Classify

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.evaluation.statistics import Signal, Spread, signal
 from foreword.tuning import bag_of_words
 from foreword.tuning.scores import Scores, metric_name
 from foreword.tuning.suite import Published, SuiteTask, TuningSuite
@@ -183,6 +184,21 @@ def run_rows(scores: Mapping[str, Sequence[Row]], losses: Mapping[str, float | N
         row | {STANDARDISED: float(mean), STANDARDISED + ERROR: float(error)}
         for row, mean, error in zip(rows, means, of_means, strict=True)
     ]
+
+
+def run_signals(scores: Mapping[str, Sequence[Row]]) -> dict[str, Signal | None]:
+    """Return the signal to noise of each score of several runs, over their seeds.
+
+    Args:
+        scores: the rows of each run's suite.
+    """
+    spreads: dict[str, list[Spread]] = {}
+    for row in (row for of_run in scores.values() for row in of_run):
+        std = row.get(f"{OURS}_std")
+        if row[OURS] is not None and std is not None:
+            spread = Spread(row[OURS], std, row["seeds"])
+            spreads.setdefault(f"{row['task']} {row['metric']}", []).append(spread)
+    return {name: signal(of) for name, of in spreads.items()}
 
 
 def _mean(values: Iterable[Any]) -> float | None:

@@ -27,6 +27,7 @@ USED_BY = {
     "verbs/tokenizer": "foreword tokenizer {name}",
     "verbs": "foreword {name}, or foreword.{name}() in Python",
     "trackers": "--track {name}, with pretrain, resume and tune",
+    "tuning/candidates": "foreword tune RUN --set tune.strategy.candidates=[{name}]",
     "tuning/strategies": "foreword tune RUN --strategy {name}",
 }
 

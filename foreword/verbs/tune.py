@@ -222,7 +222,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.runs.tracking import trackers_of
-        from foreword.tuning.best import tune_best
+        from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
 from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
+    from foreword.evaluation.statistics import Signal
     from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
 
 
@@ -95,13 +96,20 @@ class SuiteComparison(Result):
     def data(self) -> dict[str, Any]:
         """Return the rows, and the files of each run's scores."""
         files = {name: str(one.evaluation) for name, one in self._named()}
-        return {"rows": self.rows, "evaluations": files}
+        signals = {name: one and asdict(one) for name, one in self._signals().items()}
+        return {"rows": self.rows, "signals": signals, "evaluations": files}
+
+    def _signals(self) -> dict[str, Signal | None]:
+        from foreword.tuning.suite_table import run_signals
+
+        return run_signals({name: one.rows for name, one in self._named()})
 
     def _named(self) -> list[tuple[str, SuiteResult]]:
         return [(row["run"], one) for row, one in zip(self.rows, self.results, strict=True)]
 
     def tables(self) -> Sequence[Part]:
         """Return the table, what was noted of the runs, and the files."""
+        from foreword.evaluation.statistics import signal_notes
         from foreword.tuning.suite_table import ERROR
 
         columns = [name for name in self.rows[0] if not name.endswith(ERROR)]
@@ -117,6 +125,7 @@ class SuiteComparison(Result):
         lines = [
             "± the standard error over seeds, which draw other examples where the suite has some "
             "drawn; standardised: the mean of the scores, each in deviations between these runs",
+            *signal_notes(self._signals(), "runs", "over seeds"),
             *saved,
             *(f"scores of {name}: {one.evaluation}" for name, one in self._named()),
         ]

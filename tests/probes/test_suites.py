@@ -17,10 +17,11 @@ from sklearn.metrics import roc_auc_score
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluation.passages import PassageScore
+from foreword.evaluation.statistics import signal_notes
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.probes import cloze, lama
 from foreword.probes._contract import ProbedModel
-from foreword.probes._suite import Suite, best, paired
+from foreword.probes._suite import Answer, Question, Suite, best, paired
 from foreword.probes._toml import kind_of
 from foreword.probes.cloze import Cloze
 from foreword.probes.cola_zero_shot import ColaZeroShot, pairs_in_order
@@ -64,6 +65,18 @@ def test_the_shares_of_pairs_in_order_make_scikit_learns_auc() -> None:
     assert shares[~is_high].mean() == pytest.approx(expected)
     both = np.stack([scores, is_high], axis=1)
     assert ColaZeroShot("x").statistic(both) == pytest.approx(expected)
+
+
+def test_subsets_that_cannot_tell_models_apart_are_marked() -> None:
+    questions = [Question(str(n), "a" if n < 20 else "b", "", "") for n in range(40)]
+    right, half = [Answer("", 1.0)] * 20, [Answer("", float(n % 2)) for n in range(20)]
+    other = [Answer("", float(n % 2 == 0)) for n in range(20)]
+    found = Choice("x")._signals({"x": right + half, "y": half + other}, questions)
+    (line,) = signal_notes(found, "models", "over the questions")
+    assert line.endswith(
+        "a 4.4; b 0.0, cannot tell the models apart; all 1.9, cannot tell the models apart"
+    )
+    assert set(Choice("x")._signals({"x": right + half}, questions).values()) == {None}
 
 
 def test_two_models_are_compared_on_the_same_questions() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foreword.errors import UserError
 from foreword.scaling.fit import FamilyFit, fit_runs
 from foreword.scaling.law import Law, losses
 from foreword.scaling.runs import read_runs
@@ -178,6 +179,31 @@ def test_residuals_far_above_the_seed_noise_are_marked() -> None:
     assert any("far above the seed noise" in m for m in fit(rows).methods["direct"].marks)
 
 
+def test_an_envelope_of_all_runs_and_minima_of_equal_losses_are_refused() -> None:
+    together = [row | {"tokens": 20 * row["parameters"]} for row in runs_on(SURFACES[1][0])]
+    for row in together:
+        row["flops"] = 6 * row["parameters"] * row["tokens"]
+        row["loss"] = 1 + row["flops"] ** -0.01
+    assert fit(together).methods["envelope"].refused
+    equal = [row | {"loss": 3.0} for row in runs_on(SURFACES[1][0])]
+    assert fit(equal).methods["envelope"].refused and fit(equal).methods["isoflop"].refused
+
+
+def test_flops_in_other_units_are_noted() -> None:
+    (runs,) = read_runs([row | {"flops": 1e-6 * row["flops"]} for row in runs_on(SURFACES[0][0])])
+    assert any("are the units right?" in note for note in runs.notes)
+
+
+def test_runs_on_the_unigram_plateau_are_left_out() -> None:
+    rows = [row | {"unigram": 6.0} for row in runs_on(SURFACES[1][0], sizes=7)]
+    stuck = rows[0] | {"loss": 5.9, "flops": 1.001 * rows[0]["flops"]}
+    (runs,) = read_runs([*rows, stuck])
+    assert len(runs.loss) == len(rows)
+    assert any("left out: 1 runs that have learned little" in note for note in runs.notes)
+    with pytest.raises(UserError, match="no run has learned more"):
+        read_runs([row | {"unigram": 1e-3} for row in rows])
+
+
 def test_parameters_with_and_without_embeddings_are_both_fitted() -> None:
     rows = [
         row | {"parameters_without_embeddings": row["parameters"] * 0.7}
@@ -302,3 +328,10 @@ def test_the_command_writes_a_page_tables_and_laws(
     assert pytest.approx(direct["E"]) == Law.load(out / "encoder.toml").E
     assert len((out / "runs.csv").read_text().splitlines()) == len(rows) + 1
     assert len((out / "methods.csv").read_text().splitlines()) == 9
+    # The other criterion is another fit; a wrong one is refused.
+    shown = ["scale", "fit", str(file), "--resamples", "5", "--json", "--criterion"]
+    assert run([*shown, "squares"]) == 0
+    other = json.loads(capsys.readouterr().out)["families"]["encoder"]["direct"]
+    assert other["E"] != direct["E"] and other["E"] == pytest.approx(direct["E"], rel=0.1)
+    assert run([*shown, "square"]) == 2
+    assert "--criterion: must be one of huber, squares" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from foreword.cli.main import run as main
 from foreword.errors import UserError
 from foreword.runs import run as running
-from foreword.runs.branch import branch
+from foreword.runs.branch import _require_same_beginning, branch, going_on
 from foreword.runs.corpus import corpus
 from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import Run, open_run
@@ -20,8 +21,8 @@ from foreword.runs.setup import set_up_training
 from foreword.runs.staged import StagedBatches
 from foreword.settings import config, kinds
 from foreword.train import checkpoint, log
-from foreword.train.budget import Budget
-from foreword.train.loop import Loop
+from foreword.train.budget import Budget, Progress
+from foreword.train.loop import Loop, TrainingState
 from foreword.train.tensor_files import opened
 from tests.train import runs
 from tests.train.test_processes import require_same
@@ -219,6 +220,16 @@ def test_a_run_goes_on_to_a_larger_budget_from_before_its_decay(text: Path, tmp_
     branch(before_decay, tmp_path / "more", Budget("flops", 2 * flops))
     train_run(tmp_path / "more")
     assert checkpoint.newest(tmp_path / "more").name == checkpoint.name_of(32)
+    # Of a budget that first embeddings had a part of, the warm-up is a share of the rest.
+    state = TrainingState.load(checkpoint.read_state(before_decay))
+    used = Progress(flops=0.3 * flops)
+    spent = replace(state.spent, flops=state.spent.flops + used.flops)
+    state = replace(state, before=used, spent=spent)
+    old = runs.build(config.merge(table, {"train": {"flops": flops + used.flops}}))
+    more = Budget("flops", 2 * flops)
+    _require_same_beginning(old, going_on(old, more, before=used), state, "it")
+    with pytest.raises(UserError, match="the learning rate up to it"):
+        _require_same_beginning(old, going_on(old, more), state, "it")
 
 
 @pytest.mark.parametrize(

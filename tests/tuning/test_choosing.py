@@ -15,13 +15,13 @@ from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tuning import chosen_model
+from foreword.tuning.best import chosen_model
+from foreword.tuning.best.choosing import TrialStore, fit_parts, try_candidates
+from foreword.tuning.best.counts import grams_of
+from foreword.tuning.best.material import Material, material_of
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
-from foreword.tuning.choosing import TrialStore, fit_parts, try_candidates
-from foreword.tuning.counts import grams_of
-from foreword.tuning.material import Material, material_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tasks._contract import Task

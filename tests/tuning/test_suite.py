@@ -27,6 +27,7 @@ from foreword.tuning.suite_table import (
     cells_in_percent,
     in_percent,
     run_rows,
+    run_signals,
     score_rows,
     with_average,
 )
@@ -333,6 +334,11 @@ def test_runs_stand_in_rows_with_standard_errors_and_a_mean_of_standardised_scor
     assert [row["standardised"] for row in rows] == pytest.approx([-(0.5**0.5), 0.5**0.5])
     error = 0.01 / (0.2 / 2**0.5)
     assert rows[0]["standardised_se"] == pytest.approx(error * 2**0.5 / 2)
+    found = run_signals({"x": of(0.6, 0.5), "y": of(0.8, 0.3)})
+    assert {n: one and round(one.ratio, 2) for n, one in found.items()} == {
+        "A accuracy": 14.14,  # 0.2 / sqrt(2) over 0.02 / sqrt(4)
+        "B rmse": 14.14,
+    }
     # A score that one lacks is not in the mean; one run has none.
     rows = run_rows({"x": of(0.6, None), "y": of(0.8, 0.3)}, {"x": 4.1, "y": 4.0})
     assert rows[0]["standardised"] == pytest.approx(-(0.5**0.5))

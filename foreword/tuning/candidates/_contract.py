@@ -1,7 +1,7 @@
 """The contract of candidates, the kinds in `tuning/candidates/`: ways to learn a task from labels.
 
 `--strategy best` tries each on the training examples alone, by cross-validation, and keeps those
-that predict best; see `foreword.tuning.choosing`.
+that predict best; see `foreword.tuning.best.choosing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Ranged
-from foreword.tuning.material import Material
+from foreword.tuning.best.material import Material
 from foreword.types import Array
 
 

@@ -14,11 +14,11 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tuning.best.linear import LinearMap, fit_linear
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork, one_network
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.linear import LinearMap, fit_linear
-from foreword.tuning.material import Material
 from foreword.tuning.run import tune
 from foreword.tuning.tasks.embed import Embed
 from foreword.types import Array

@@ -12,10 +12,10 @@ from scipy.sparse import csr_matrix, hstack
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Positive
+from foreword.tuning.best.counts import Counts, FittedCounts
+from foreword.tuning.best.linear import fit_linear
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
-from foreword.tuning.counts import Counts, FittedCounts
-from foreword.tuning.linear import fit_linear
-from foreword.tuning.material import Material
 from foreword.types import Array
 
 INVERSE_PENALTIES = (0.1, 1.0, 10.0)

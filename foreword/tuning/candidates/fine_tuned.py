@@ -13,9 +13,9 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count, Positive
 from foreword.tables.examples import LabelledTexts
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.material import Material
 from foreword.tuning.result import TuneResult, save_network
 from foreword.tuning.run import tune
 from foreword.tuning.settings import TuneSettings

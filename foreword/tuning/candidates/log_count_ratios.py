@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
+from foreword.tuning.best.counts import Counts, FittedCounts
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Learner
-from foreword.tuning.counts import Counts, FittedCounts
-from foreword.tuning.material import Material
 
 INVERSE_PENALTIES = (0.01, 0.1, 1.0)
 MOST_CLASSES = 50  # each has a regression of its own

@@ -9,9 +9,9 @@ from typing import ClassVar
 from safetensors.numpy import load_file, save_file
 
 from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.best.linear import LinearMap, fit_linear
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
-from foreword.tuning.linear import LinearMap, fit_linear
-from foreword.tuning.material import Material
 from foreword.types import Array
 
 INVERSE_PENALTIES = (1e-4, 1e-3, 1e-2, 0.1)

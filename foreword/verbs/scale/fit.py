@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from foreword.disk import atomic
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
+from foreword.errors import UserError
+from foreword.scaling.columns import RunColumns
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import Flag, PathName
 from foreword.verbs._groups import Examples
@@ -18,6 +20,8 @@ from foreword.verbs.scale._contract import ScaleVerb
 if TYPE_CHECKING:
     from foreword.scaling.fit import FamilyFit
     from foreword.scaling.law import Law
+
+Criterion = Literal["huber", "squares"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,12 +46,14 @@ class ScalingLaws(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the methods of each family, what to know of them, and where all is."""
-        from foreword.reports.scaling import method_rows, remarks_of, value_rows
+        from foreword.reports.scaling import method_rows, remarks_of, repeated_rows, value_rows
 
         parts: list[Part] = []
         for fit in self.fits:
             parts.append(ResultTable(method_rows(fit), f"{fit.name}: optimal tokens"))
             parts.append(ResultTable(value_rows(fit), "L = E + A / N^alpha + B / D^beta"))
+            if fit.repeated:
+                parts.append(ResultTable(repeated_rows(fit), "text read several times"))
             parts += map(Remark, remarks_of(fit))
         names = ", ".join(str(self.out / name) for name in self.laws) or None
         return [*parts, Facts({"page": self.page, "laws": names})]
@@ -67,7 +73,7 @@ class ScalingLaws(Result):
 
 
 @dataclass(frozen=True)
-class Fit(ScaleVerb[ScalingLaws]):
+class Fit(RunColumns, ScaleVerb[ScalingLaws]):
     """Fit scaling laws to a table of finished runs, by three methods side by side.
 
         foreword.scale.fit("runs.csv").laws
@@ -85,43 +91,25 @@ class Fit(ScaleVerb[ScalingLaws]):
         unit: of the loss, for the law's file.
         text: that the losses are of, for the law's file.
         machine: that trained, for the law's file.
-        parameters: column of the parameters; default: parameters.
-        tokens: column of the tokens; default: tokens.
-        flops: column of the training FLOPs; default: flops.
-        loss: column of the loss; default: loss.
-        family: column of the family; default: family.
-        seed: column of the seed, which tells repeats apart; default: seed.
-        checkpoint: column that tells the measurements of a run apart; default: checkpoint.
-        run: column of the run's name; default: run.
-        tokenizer: column of the tokenizer; default: tokenizer.
-        parameters_without_embeddings: column of a second count, which gets a law too; default:
-            parameters_without_embeddings.
     """
 
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]
     out: PathName | None = None
     _: KW_ONLY
-    criterion: Literal["huber", "squares"] = "huber"
+    criterion: Annotated[Criterion, Flag(takes=str)] = "huber"
     resamples: Trainings = 1_000
     unit: str = "nats per token"
     text: str = ""
     machine: str = ""
-    parameters: str = ""
-    tokens: str = ""
-    flops: str = ""
-    loss: str = ""
-    family: str = ""
-    seed: str = ""
-    checkpoint: str = ""
-    run: str = ""
-    tokenizer: str = ""
-    parameters_without_embeddings: str = ""
 
     def __call__(self) -> ScalingLaws:
         from foreword.reports.scaling import write_laws
         from foreword.scaling.fit import fit_runs
-        from foreword.scaling.runs import RunColumns, read_runs
+        from foreword.scaling.runs import read_runs
 
+        if self.criterion not in get_args(Criterion):
+            choices = ", ".join(get_args(Criterion))
+            raise UserError(f"--criterion: must be one of {choices}, got '{self.criterion}'")
         is_file = isinstance(self.table, str | PathLike)
         table = Path(self.table) if is_file else Path("table")  # type: ignore[arg-type]
         plain = table.name.partition(".")[0] or "table"

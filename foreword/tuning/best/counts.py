@@ -16,9 +16,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from foreword.disk import stored
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import words_of
+from foreword.tuning.best.linear import LinearMap, fit_linear
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted
-from foreword.tuning.linear import LinearMap, fit_linear
-from foreword.tuning.material import Material
 from foreword.types import Array
 
 Grams = Literal["words", "characters"]

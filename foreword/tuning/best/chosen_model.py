@@ -20,10 +20,10 @@ from foreword.disk import atomic, manifest, stored
 from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import LabelledTexts
+from foreword.tuning.best.choosing import ChosenPart, average, log_shares
+from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Learner
-from foreword.tuning.choosing import ChosenPart, average, log_shares
 from foreword.tuning.encoded import by_example, cut_count
-from foreword.tuning.material import Material
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.result import write_run
 from foreword.tuning.settings import TuneSettings

@@ -59,7 +59,7 @@ class Material:
     def form(self) -> OutputForm:
         """The form of the outputs."""
         form = self.task.needs.outputs
-        assert form is not None  # `foreword.tuning.choosing` takes no other tasks
+        assert form is not None  # `foreword.tuning.best.choosing` takes no other tasks
         return form
 
     def part(self, numbers: Array) -> Material:

@@ -16,22 +16,22 @@ from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import LabelledTexts
-from foreword.tuning import chosen_model
-from foreword.tuning.calibration import calibration_error
-from foreword.tuning.candidates._contract import Learner
-from foreword.tuning.candidates.fine_tuned import FittedNetwork
-from foreword.tuning.choosing import (
+from foreword.tuning.best import chosen_model
+from foreword.tuning.best.choosing import (
     CandidateTrial,
     ChosenPart,
     TrialStore,
     fit_parts,
     try_candidates,
 )
+from foreword.tuning.best.material import Material, material_of
+from foreword.tuning.calibration import calibration_error
+from foreword.tuning.candidates._contract import Learner
+from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
-from foreword.tuning.material import Material, material_of
 from foreword.tuning.result import save_network
 from foreword.tuning.scores import MeanScore, Scores, as_gain, single
 from foreword.tuning.starting_network import start_name

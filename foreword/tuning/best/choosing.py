@@ -28,9 +28,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
+from foreword.tuning.best.material import Material
 from foreword.tuning.calibration import fit_temperature
 from foreword.tuning.candidates._contract import Fitted, Learner
-from foreword.tuning.material import Material
 from foreword.types import Array
 
 FOLDS, FOLDS_OF_MANY, MANY = 5, 3, 1_000  # examples from which fewer folds are enough

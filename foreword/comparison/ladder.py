@@ -1,0 +1,232 @@
+"""A ladder: sizes of a family at several budgets, and its runs as a table to fit laws to.
+
+Each size is one long training with a constant rate, from which a decay branches off for every
+budget, so that all budgets of a size cost little more than the largest.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foreword.comparison.grid import Cell, Grid
+from foreword.comparison.keys import without_labels
+from foreword.comparison.results import Results
+from foreword.comparison.sweep import SEED
+from foreword.data.fingerprint import digest
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
+from foreword.disk import atomic
+from foreword.errors import UserError
+from foreword.formatting import power
+from foreword.nn.model import neural_settings
+from foreword.runs.recipe import Recipe
+from foreword.runs.sizes import count_parameters
+from foreword.scaling.rates import RateRule
+from foreword.settings import config, kinds
+from foreword.tables.read import read_table
+from foreword.train.budget import Budget
+
+LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
+ROWS = "runs.csv"
+NEEDED = ("size", "settings", "seed", "parameters", "tokens", "flops", "loss")
+COUNTED = 10_000_000  # tokens, for the frequencies
+# Settings that say where and how often, not what is learned.
+MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
+MACHINE |= {"checkpoints", "kept_checkpoints", "heldout_rows", "max_nonfinite_steps"}
+MACHINE |= {"activation_checkpointing"}
+
+Row = Mapping[str, Any]
+
+
+def ladder(
+    grid: Grid, budgets: Sequence[float], known: Sequence[Row] = (), most: int | None = None
+) -> Grid | None:
+    """Return the grid of a ladder: a cell for each size and budget that is not known.
+
+    Args:
+        grid: a cell for each size, with schedule wsd.
+        budgets: in FLOPs.
+        known: rows of runs that are finished; those of the same settings need not be run again.
+        most: budgets of a size, the smallest first; None for all.
+
+    Returns:
+        The grid; None if all is known.
+
+    Raises:
+        UserError: fewer than two budgets have a size with enough steps, or a size has no decay to
+            branch off.
+    """
+    ascending = sorted({float(f"{flops:g}") for flops in budgets})
+    if len(ascending) < 2:
+        raise UserError("--flops: several budgets are needed, as in --flops 1e12,3e12,1e13")
+    done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
+    cells: list[Cell] = []
+    enough: dict[str, float] = {}  # the least budget of each size
+    for size in grid.cells:
+        recipe = grid.recipe(size, SEED)
+        if kinds.name_of(recipe.schedule) != "wsd":
+            raise UserError(
+                f"cell '{size.name}': schedule: a ladder branches decays off a constant rate; set "
+                "it to wsd"
+            )
+        tokens = LEAST_STEPS * recipe.rows_per_step * recipe.packing.length
+        enough[size.name] = 6.0 * sum(count_parameters(recipe).values()) * tokens
+        before = ""
+        for flops in [flops for flops in ascending if flops >= enough[size.name]][:most]:
+            name = f"{size.name}-{flops:g}".replace("e+0", "e").replace("e+", "e")
+            alone = replace(size, label=name, budget=Budget("flops", flops))
+            longer = Cell(size.recipe, name, budget=alone.budget, after=before)
+            cell = longer if before else alone
+            whole = replace(grid, cells=(*cells, cell), budget=alone.budget)
+            key = settings_key(whole.recipe(cell, SEED))
+            if all((size.name, key, str(seed)) in done for seed in range(1, grid.seeds + 1)):
+                continue
+            cells.append(cell)
+            before = name
+    least = min(enough.values())
+    if sum(flops >= least for flops in ascending) < 2:
+        raise UserError(
+            f"--flops: the smallest size has {LEAST_STEPS} steps from {power(least)} FLOPs on; "
+            "two budgets above are needed"
+        )
+    if not cells:
+        return None
+    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1]))
+
+
+def with_rates(grid: Grid, factors: Sequence[float]) -> Grid:
+    """Return a grid with each size at several learning rates.
+
+    Args:
+        grid: a cell for each size.
+        factors: of the size's own rate.
+    """
+    cells = []
+    for size in grid.cells:
+        rate = grid.recipe(size, SEED).optimizer.lr
+        for factor in factors:
+            own = {"optimizer": {"lr": float(f"{rate * factor:.3g}")}}
+            sets = config.merge(size.set, own)
+            cells.append(replace(size, label=f"{size.name}-x{factor:g}", set=sets))
+    return replace(grid, cells=tuple(cells))
+
+
+def with_rule(grid: Grid, rule: RateRule, flops: float) -> Grid:
+    """Return a grid in which each size has the rate of a rule for its width.
+
+    Args:
+        grid: a cell for each size.
+        rule: the best rate.
+        flops: the budget that it is taken for: of all, since they branch off one training.
+    """
+    cells = []
+    for size in grid.cells:
+        width = neural_settings(grid.recipe(size, SEED).model).d_model
+        own = {"optimizer": {"lr": rule.of(width, flops)}}
+        cells.append(replace(size, set=config.merge(size.set, own)))
+    return replace(grid, cells=tuple(cells))
+
+
+def settings_key(recipe: Recipe) -> str:
+    """Return a key of what decides how a run learns, but for the seed.
+
+    The warm-up is left out: a budget that branches off a longer run has that one's.
+    """
+    table = config.to_table(without_labels(recipe))
+    train = {name: value for name, value in table["train"].items() if name not in MACHINE}
+    schedule = {**table["schedule"], "warmup": {}}
+    others = {"train": {**train, "seed": 0}, "schedule": schedule, "parallel": {}}
+    return digest([{**table, **others}])[:12]
+
+
+def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[dict[str, Any]]:
+    """Return a row for each finished run, as `foreword scale fit` reads them.
+
+    Rows that are known come first, but those of runs that are here again. The loss is in bits per
+    byte where all of the text is predicted, else in nats per prediction.
+    """
+    comparison, rows = results.comparison, []
+    cells = {cell.name: cell for cell in comparison.grid.cells}
+    for run in results.runs:
+        cell = cells[run.cell]
+        recipe = comparison.recipes[cell.name, run.seed]
+        parts = count_parameters(recipe, comparison.corpora.tokenizer_for(recipe).vocab)
+        in_bytes = run.bits_per_byte is not None
+        text = comparison.corpora.shards_for(recipe)
+        rows.append(
+            {
+                "family": family,
+                "size": run.cell.rpartition("-")[0],
+                "width": getattr(recipe.model, "d_model", 0),
+                "layers": getattr(recipe.model, "layers", 0),
+                "parameters": run.parameters,
+                "parameters_without_embeddings": run.parameters - parts.get("embedding", 0),
+                "tokens": run.tokens,
+                "unique_tokens": min(run.tokens, text.counts[TRAIN].tokens),
+                "flops": run.flops,
+                "budget": recipe.train.flops,
+                "lr": recipe.optimizer.lr,
+                "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
+                "unigram": round(unigram_loss(text, in_bytes), 4),
+                "unit": "bits per byte" if in_bytes else "nats per prediction",
+                "seed": run.seed,
+                "steps": run.steps,
+                "seconds": round(run.seconds, 1),
+                "vocabulary": recipe.tokenizer.vocab,
+                "settings": settings_key(recipe),
+            }
+        )
+    keys = ("size", "settings", "seed")
+    here = {tuple(str(row[key]) for key in keys) for row in rows}
+    others = [dict(row) for row in known if tuple(str(row[key]) for key in keys) not in here]
+    return [*others, *rows]
+
+
+def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
+    """Return the loss of predicting each held-out token by its frequency in the training text.
+
+    Args:
+        text: the text.
+        in_bytes: whether in bits per byte, or else in nats per token.
+    """
+    tokens, heldout = text.train.tokens[:COUNTED], text.heldout.tokens[:COUNTED]
+    counts = np.bincount(tokens, minlength=int(max(tokens.max(), heldout.max())) + 1) + 1.0
+    nats = float(-np.log(counts / counts.sum())[heldout].mean())
+    held = text.counts[HELDOUT]
+    return nats * held.tokens / held.bytes / math.log(2) if in_bytes else nats
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of finished runs.
+
+    Raises:
+        UserError: it cannot be read, or has not their columns.
+    """
+    table, rows = read_table(file), []
+    for number, row in table.sound_rows():
+        if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
+            where = table.source_of(number)
+            raise UserError(f"{where}: has no '{missing[0]}'; is it a {ROWS} of a ladder?")
+        try:
+            is_loss = 0 < float(row["loss"]) < math.inf
+        except ValueError:
+            is_loss = False
+        if not is_loss:
+            raise UserError(f"{table.source_of(number)}: loss: must be above 0 and finite")
+        rows.append(dict(row))
+    return rows
+
+
+def write_rows(file: Path, rows: Sequence[Row]) -> None:
+    """Write the rows of finished runs; the columns are those of the last."""
+    columns = list(rows[-1]) if rows else ["size"]
+    with atomic.writing(file) as lines:
+        writer = csv.DictWriter(lines, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,56 @@
+"""Laws of text read several times, against known constants."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.scaling.fit import fit_runs
+from foreword.scaling.repeated import FORMS, effective, repeated_losses
+from foreword.scaling.runs import read_runs
+from foreword.scaling.surface import NAMES
+
+BASE = (1.869, 520.8, 1487.7, 0.3527, 0.3527)
+KNOWN = {"half_life": (15.39, 5.31), "additive": (0.02, 0.6, 1.2)}
+
+
+def rows_of(form: str, epochs: tuple[float, ...] = (1, 3, 10, 30, 80)) -> list[dict[str, Any]]:
+    values = np.array([*BASE, *KNOWN[form]])
+    rows = []
+    for n in np.geomspace(1e7, 3e9, 6):
+        for unique in (1e8, 1e9, 1e10):
+            for count in epochs:
+                run = (np.array([x]) for x in (n, unique * count, unique))
+                loss = float(repeated_losses(form, values, *run)[0])
+                row = {"parameters": n, "tokens": unique * count, "epochs": count, "loss": loss}
+                rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_known_constants_are_found(form: str) -> None:
+    (runs,) = read_runs(rows_of(form))
+    (found,) = fit_runs(runs, resamples=3)
+    fit = found.as_json()["repeated"][form]
+    known = dict(zip((*NAMES, *FORMS[form]), (*BASE, *KNOWN[form]), strict=True))
+    assert {name: fit[name] for name in known} == pytest.approx(known, rel=1e-2)
+    assert fit["error"] < 1e-5 and all(fit["interval"][name] for name in known)
+    other = next(name for name in FORMS if name != form)
+    assert found.repeated[other].error > 100 * fit["error"]
+
+
+def test_muennighoffs_half_life() -> None:
+    """After R_D* repetitions a share 1 - 1/e of them counted; ever more are worth R_D* at most."""
+    worth = effective(np.array([1e8]), np.array([3.0, 15.387756, 1e6]), 15.387756) / 1e8
+    assert worth == pytest.approx([3.7254, 1 + 15.387756 * (1 - 1 / math.e), 16.387756], rel=1e-4)
+
+
+@pytest.mark.parametrize(("epochs", "lines"), [((1.0, 1.02), 0), ((1.0, 4.0), 1)])
+def test_text_that_is_hardly_repeated_has_no_law(epochs: tuple[float, ...], lines: int) -> None:
+    (runs,) = read_runs(rows_of("additive", epochs))
+    (found,) = fit_runs(runs, resamples=3)
+    assert found.repeated == {}
+    assert sum("read text again" in note for note in found.notes) == lines
