@@ -15,7 +15,6 @@ from foreword.data.read_documents import ReadCounts, find_files, read_documents
 from foreword.data.text_files import ReadSettings
 from foreword.errors import VocabSizeError
 from foreword.planning.dial import FAMILIES, Conditions, Dial, dial
-from foreword.planning.dial_sizes import BYTES_PER_TOKEN
 from foreword.runs.corpus import is_prepared
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import memory_of
@@ -64,7 +63,9 @@ def dial_of_text(
     tokenizer_folder = tokenizer
     if tokenizer_folder is None and is_prepared(texts):
         tokenizer_folder = str(PreparedText.load(Path(texts[0])).tokenizer)
-    lengths = None if is_prepared(texts) else document_tokens(texts, read)
+    lengths = None
+    if not is_prepared(texts):
+        lengths = document_tokens(texts, read, conditions.law.rules.bytes_per_token)
     conditions = replace(conditions, text_bytes=text_bytes(texts, read), document_tokens=lengths)
     if tokenizer_folder is not None:
         size = Tokenizer.load(tokenizer_folder).vocab.size
@@ -119,12 +120,14 @@ def _bytes_of(files: Sequence[Path], read: ReadSettings) -> float:
     return float(counts.bytes)
 
 
-def document_tokens(texts: Sequence[str], read: ReadSettings) -> tuple[float, float] | None:
+def document_tokens(
+    texts: Sequence[str], read: ReadSettings, bytes_per_token: float
+) -> tuple[float, float] | None:
     """Return the tokens of the median and of the longest document but 5 %, of a beginning."""
     sizes = [utf8.size(text) for text in _beginning(texts, read, SAMPLE_BYTES)]
     if not sizes:
         return None
-    median, longest = np.quantile(sizes, (0.5, 0.95)) / BYTES_PER_TOKEN
+    median, longest = np.quantile(sizes, (0.5, 0.95)) / bytes_per_token
     return float(median), float(longest)
 
 

@@ -3,8 +3,8 @@
     dial(Conditions("decoder", hours=1, flops_per_second=3.5e11, text_bytes=146e6))
 
 It starts from a small recipe of the family, whose numbers were measured; the rules say how each
-changes with the budget and the text. The family's figures are in `recipes/laws/`; docs/dial.md has
-the evidence for these and for every constant here.
+changes with the budget and the text. Their figures are in `recipes/laws/`; docs/dial.md has the
+evidence.
 """
 
 from __future__ import annotations
@@ -17,21 +17,10 @@ from typing import Any
 
 from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
-from foreword.planning.dial_sizes import BYTES_PER_TOKEN, ModelSize, is_supported, sizes
-from foreword.planning.laws import GOOD_EPOCHS, Amounts, Expectation, FamilyLaw, sized_families
+from foreword.planning.dial_sizes import ModelSize, sizes
+from foreword.planning.laws import Amounts, Expectation, FamilyLaw, sized_families
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
-
-USEFUL_EPOCHS, MOST_EPOCHS = 16, 40  # of the text
-LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
-LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
-VECTORS_HOURS = 1 / 60  # the least in which embeddings begin as word vectors
-LEAST_BETA2 = 0.95
-DROPOUT = (0.1, 0.2)  # beyond GOOD_EPOCHS, beyond USEFUL_EPOCHS
-REPEATED_DECAY = 0.1  # weight decay beyond GOOD_EPOCHS, at least
-MEMORY_SHARE = 0.5  # of the machine's memory, for weights, gradients and optimizer
-BYTES_PER_PARAMETER = 20  # weights, gradients of two micro-batches, two moments of the optimizer
-
 
 FAMILIES = sized_families()
 
@@ -86,7 +75,7 @@ class Conditions:
     @property
     def text_tokens(self) -> float:
         """Tokens of the text, about."""
-        return max(1.0, self.text_bytes / BYTES_PER_TOKEN)
+        return self.law.rules.tokens(self.text_bytes)
 
 
 @dataclass(frozen=True)
@@ -134,7 +123,13 @@ class Dial:
     @property
     def amounts(self) -> Amounts:
         """What the loss depends on."""
-        return amounts_of(self.size, self.conditions.flops, self.conditions.text_bytes)
+        return amounts_of(self.conditions, self.size)
+
+    @property
+    def seconds(self) -> float:
+        """The time that training takes, about."""
+        flops = self.tokens * self.size.flops_per_token
+        return flops / self.conditions.training_flops_per_second
 
     @property
     def title(self) -> str:
@@ -164,7 +159,7 @@ def dial(conditions: Conditions) -> Dial:
     """Return the settings that learn most under the conditions, each with its reason."""
     small, large = _recipes(conditions.law)
     size, why = _choose_size(conditions, small, large)
-    most = MOST_EPOCHS * conditions.text_tokens
+    most = conditions.law.rules.most_epochs * conditions.text_tokens
     tokens = min(conditions.flops / size.flops_per_token, most)
     choices = (
         _vocab(conditions, size),
@@ -173,15 +168,16 @@ def dial(conditions: Conditions) -> Dial:
         *_training(conditions, size, tokens, small),
         _budget(conditions, tokens, most),
     )
-    expected = conditions.law.expect(amounts_of(size, conditions.flops, conditions.text_bytes))
+    expected = conditions.law.expect(amounts_of(conditions, size))
     return Dial(conditions, size, tokens, choices, expected)
 
 
-def amounts_of(size: ModelSize, flops: float, text_bytes: float) -> Amounts:
+def amounts_of(conditions: Conditions, size: ModelSize) -> Amounts:
     """Return what the loss of a size depends on."""
-    tokens = max(1.0, text_bytes / BYTES_PER_TOKEN)
+    most = conditions.law.rules.most_epochs * conditions.text_tokens * size.flops_per_token
     parts = (size.parameters, size.in_layers, size.flops_per_token, size.vocab)
-    return Amounts(flops, *parts, tokens, text_bytes)
+    flops = min(conditions.flops, most)
+    return Amounts(flops, *parts, conditions.text_tokens, conditions.text_bytes)
 
 
 def _recipes(law: FamilyLaw) -> tuple[Recipe, Recipe]:
@@ -203,22 +199,23 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
     Also returns what the next size lacks, in words.
     """
     family, vocab, text = conditions.law, conditions.vocab, conditions.text_bytes
-    if family.law is not None and family.vocab and is_supported(family.vocab, text):
-        vocab = vocab or family.vocab  # that the law's losses hold for
-    candidates = sizes(small, large, text, vocab, conditions.longest_document)
+    rules, known = family.rules, family.vocabulary
+    if family.law is not None and known and rules.is_supported(known, text):
+        vocab = vocab or known  # that the law's losses hold for
+    candidates = sizes(rules, small, large, text, vocab, conditions.longest_document)
     start = next(
         size for size in candidates if size.d_model == neural_settings(small.model).d_model
     )
 
     def lacks(size: ModelSize) -> str:
-        memory = size.parameters * BYTES_PER_PARAMETER / MEMORY_SHARE
+        memory = size.parameters * rules.bytes_per_parameter / rules.memory_share
         if memory > conditions.memory:
             return f"{byte_size(round(memory))} of memory"
         if family.law is not None:
             return ""
-        needed = family.tokens_per_parameter * size.active / USEFUL_EPOCHS
+        needed = rules.tokens_per_parameter * size.active / rules.useful_epochs
         if size.active > start.active and conditions.text_tokens < needed:
-            return f"{byte_size(round(needed * BYTES_PER_TOKEN))} of text"
+            return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
         least = least_flops(family, size, start)
         if conditions.flops < least:
             return f"{conditions.hours * least / conditions.flops:.2g} h"
@@ -235,8 +232,7 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
 def _best_size(conditions: Conditions, sizes: Sequence[ModelSize]) -> tuple[ModelSize, str]:
     """Return the size of the lowest loss by the family's scaling law, and why."""
     family = conditions.law
-    flops, text = conditions.flops, conditions.text_bytes
-    amounts = [amounts_of(size, flops, text) for size in sizes]
+    amounts = [amounts_of(conditions, size) for size in sizes]
     losses = [family.law_forecast(one).value or math.inf for one in amounts]
     best = min(range(len(sizes)), key=losses.__getitem__)
     others = [f"{sizes[n].d_model} {losses[n]:.3f}" for n in (best - 1, best + 1)
@@ -254,8 +250,8 @@ def least_flops(family: FamilyLaw, size: ModelSize, start: ModelSize) -> float:
         start: the small recipe's.
     """
     if size.active <= start.active:
-        return family.small_flops * size.active / start.active
-    return family.tokens_per_parameter * size.active * size.flops_per_token
+        return family.rules.small_flops * size.active / start.active
+    return family.rules.tokens_per_parameter * size.active * size.flops_per_token
 
 
 def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
@@ -274,9 +270,11 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
     choices = [
         Choice("model.d_model", size.d_model, why),
         Choice("model.layers", size.layers, f"{size.d_model / size.layers:.0f} of width each"),
-        Choice("model.heads", size.heads, f"{size.d_model / size.heads:.0f} of width each"),
-        Choice("model.d_ff", size.d_ff, proportion),
     ]
+    if size.heads:
+        each = f"{size.d_model / size.heads:.0f} of width each"
+        choices.append(Choice("model.heads", size.heads, each))
+        choices.append(Choice("model.d_ff", size.d_ff, proportion))
     if model.init in ("bert", "gpt2"):
         std = _rounded(model.init_std / math.sqrt(factor))
         choices.append(Choice("model.init_std", std, "with 1 / sqrt(d_model)"))
@@ -294,19 +292,16 @@ def _regularisation(
 ) -> list[Choice]:
     """Return the choices that keep a repeated text from being memorised."""
     epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
-    read = f"the text is read {epochs:.2g} times"
-    is_repeated = epochs > GOOD_EPOCHS
-    dropout = model.dropout
-    if is_repeated:
-        dropout = max(dropout, DROPOUT[epochs > USEFUL_EPOCHS])
-        read += f", more than {USEFUL_EPOCHS if epochs > USEFUL_EPOCHS else GOOD_EPOCHS}"
-    choices = [
-        Choice("model.dropout", dropout, read),
-        Choice("model.attention_dropout", dropout, read),
-    ]
-    decay = getattr(small.optimizer, "decay", None)
+    rules, read = conditions.law.rules, f"the text is read {epochs:.2g} times"
+    dropout, decay = model.dropout, getattr(small.optimizer, "decay", None)
+    if epochs >= rules.repeated_epochs:
+        dropout = max(dropout, rules.repeated_dropout)
+        read += f"; from {rules.repeated_epochs:g} on, this keeps it from being memorised"
+        decay = None if decay is None else max(decay, rules.repeated_decay)
+    choices = [Choice("model.dropout", dropout, read)]
+    if hasattr(model, "attention_dropout"):
+        choices.append(Choice("model.attention_dropout", dropout, read))
     if decay is not None:
-        decay = max(decay, REPEATED_DECAY) if is_repeated else decay
         choices.append(Choice("optimizer.decay", decay, read))
     return choices
 
@@ -316,12 +311,12 @@ def _training(
 ) -> list[Choice]:
     """Return the choices of batch, learning rate, first embeddings and warm-up."""
     # The batch: the small recipe's, times a power of two.
-    first = small.rows_per_step * small.packing.length
-    growth = math.sqrt(tokens / conditions.law.batch_tokens)
+    rules, first = conditions.law.rules, small.rows_per_step * small.packing.length
+    growth = math.sqrt(tokens / rules.batch_tokens)
     speed = conditions.training_flops_per_second / size.flops_per_token
-    busy = speed * LAYER_SECONDS * size.layers / first
+    busy = speed * rules.layer_seconds * size.layers / first
     target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
-    rows = max(1, math.floor(min(target, tokens / LEAST_STEPS) / size.length))
+    rows = max(1, math.floor(min(target, tokens / rules.least_steps) / size.length))
     step = rows * size.length
     steps = tokens / step
     why = f"{step:,} tokens a step"
@@ -331,20 +326,20 @@ def _training(
     if counted := getattr(small.train.embedding_init, "tokens", None):
         setting, value = "train.embedding_init.tokens", counted
         why = "tokens that the first embeddings are counted from, in seconds"
-        if conditions.hours < VECTORS_HOURS:
+        if conditions.hours < rules.vectors_hours:
             setting, value = "train.embedding_init", "random"
             why = "counting first embeddings would take much of so short a time"
         choices.append(Choice(setting, value, why))
     # Settings that only some optimizers and schedules have.
     beta2 = getattr(small.optimizer, "beta2", None)
     if beta2 is not None:
-        least = min(beta2, LEAST_BETA2)
+        least = min(beta2, rules.least_beta2)
         value = _rounded(max(least, beta2 ** (step / first)), 4)
         choices.append(Choice("optimizer.beta2", value, "a memory of equally many tokens"))
     warmup = getattr(small.schedule, "warmup", None)
     if warmup is not None and not warmup.steps:
-        share = _rounded(min(warmup.share, MOST_WARMUP_STEPS / steps))
-        why = f"at most {MOST_WARMUP_STEPS:,} steps"
+        share = _rounded(min(warmup.share, rules.most_warmup_steps / steps))
+        why = f"at most {rules.most_warmup_steps:,} steps"
         choices.append(Choice("schedule.warmup.share", share, why))
     return choices
 
@@ -352,13 +347,15 @@ def _training(
 def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     """Return the choice of the learning rate, by width."""
     family, width = conditions.law, neural_settings(small.model).d_model
-    exponent = family.rate_exponent
+    rules = family.rules
+    exponent = rules.rate_exponent
     rate = small.optimizer.lr * width / size.d_model
     why = "with 1 / d_model"
     if exponent != 1:
         rate = small.optimizer.lr * (width / size.d_model) ** exponent
         why += f" ** {exponent:g}"
-    if family.narrow_keeps_rate and size.d_model < width and conditions.hours >= VECTORS_HOURS:
+    is_long = conditions.hours >= rules.vectors_hours
+    if rules.narrow_keeps_rate and size.d_model < width and is_long:
         rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
     return Choice("optimizer.lr", _rounded(rate), why)
 
@@ -370,7 +367,7 @@ def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
         return Choice("train.hours", conditions.hours, why)
     why = "further epochs of so little text would add nothing; a slow machine may take longer than "
     why += "the hours for these"
-    return Choice("train.epochs", float(MOST_EPOCHS), why)
+    return Choice("train.epochs", conditions.law.rules.most_epochs, why)
 
 
 def _rounded(value: float, digits: int = 3) -> float:

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from foreword.nn.model import neural_settings
-from foreword.planning.budget_plan import Machine
 from foreword.planning.conditions import machine, text_bytes
-from foreword.planning.dial import amounts_of
-from foreword.planning.dial_sizes import BYTES_PER_TOKEN, sizes
-from foreword.planning.laws import Amounts, Expectation, sized_families
+from foreword.planning.dial import Conditions, amounts_of
+from foreword.planning.dial_sizes import ModelSize, sizes
+from foreword.planning.laws import Expectation, FamilyLaw, sized_families
 from foreword.planning.request import RunRequest
+from foreword.planning.timed import tokens_per_second
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.run import known_vocab
 from foreword.runs.run_folder import is_run, require_recipe
 from foreword.settings import config
 from foreword.train.budget import Budget
 
+TIMED_FROM = 300.0  # seconds of a budget
 # What sizes, budgets and rates change; any other setting makes a run unlike those measured.
 FREE = {
     "model": ("d_model", "layers", "heads", "d_ff", "init_std", "dropout", "attention_dropout"),
@@ -44,11 +46,17 @@ def forecast_of(request: RunRequest) -> Expectation | None:
     if request.starting_model is not None or recipe.changes or recipe.data.sources:
         return None
     likes = [name for name, law in sized_families().items() if _is_like(recipe, law.small)]
-    amounts = _amounts(likes[0], request) if likes else None
-    if amounts is None:
+    if not likes:
         return None
-    spread = Machine.here().spread if Budget.of(recipe.train).unit == "hours" else None
-    expected = sized_families()[likes[0]].expect(amounts, spread)
+    law = sized_families()[likes[0]]
+    vocab = known_vocab(request.inputs, None)
+    size = _size(recipe, law, recipe.tokenizer.vocab if vocab is None else vocab.size)
+    if size is None:
+        return None
+    text = text_bytes(request.inputs.texts, recipe.read)
+    flops, error = _flops(likes[0], recipe, size, law.rules.tokens(text))
+    hour = Conditions(likes[0], 1.0, flops / 3600 / law.speed, text)
+    expected = law.expect(amounts_of(hour, size), error)
     return None if expected.value is None else expected
 
 
@@ -65,36 +73,38 @@ def _is_like(recipe: Recipe, small: str) -> bool:
     return one == other
 
 
-def _amounts(name: str, request: RunRequest) -> Amounts | None:
-    """Return what the loss of a run of a family depends on; None for a shape of another."""
-    recipe, family, made = request.recipe, sized_families()[name], request.dial
-    chosen = made and made.recipe()
-    if made and chosen and (recipe.model, recipe.train) == (chosen.model, chosen.train):
-        return made.amounts
-    model, large = neural_settings(recipe.model), load_recipe(family.large)
-    known = sizes(load_recipe(family.small), large, 1e15, recipe.tokenizer.vocab)
-    size = next((size for size in known if size.d_model == model.d_model), None)
-    if size is None or size.layers != model.layers:
-        return None
-    text = text_bytes(request.inputs.texts, recipe.read)
-    tokens = max(1.0, text / BYTES_PER_TOKEN)
-    flops = _flops(name, recipe, size.flops_per_token, tokens)
-    return amounts_of(size, flops, text)
+def _size(recipe: Recipe, law: FamilyLaw, vocab: int) -> ModelSize | None:
+    """Return the size of a recipe; None for a shape that a family's dial does not have."""
+    model = neural_settings(recipe.model)
+    known = sizes(law.rules, load_recipe(law.small), load_recipe(law.large), 1e15, vocab)
+    alike = (model.d_model, model.layers)
+    return next((size for size in known if (size.d_model, size.layers) == alike), None)
 
 
-def _flops(name: str, recipe: Recipe, per_token: float, text_tokens: float) -> float:
-    """Return the FLOPs of a recipe's budget, about; of hours by the speed of this machine."""
+def _flops(
+    name: str, recipe: Recipe, size: ModelSize, text_tokens: float
+) -> tuple[float, float | None]:
+    """Return the FLOPs of a recipe's budget, about, and their relative error if it is in hours.
+
+    The speed is timed where that takes no more than a hundredth of the hours.
+    """
     budget = Budget.of(recipe.train)
     if budget.unit == "flops":
-        return budget.amount
+        return budget.amount, None
     if budget.unit == "hours":
-        return machine(name, budget.amount, recipe).flops
+        here = machine(name, budget.amount, recipe)
+        is_long = 3600 * budget.amount >= TIMED_FROM
+        timed = tokens_per_second(recipe) if is_long else None
+        if timed is None:
+            return here.flops, here.law.speed_error
+        tokens, error = timed
+        return 3600 * budget.amount * tokens * size.flops_per_token, error
     tokens = {
         "tokens": budget.amount,
         "epochs": budget.amount * text_tokens,
         "steps": budget.amount * recipe.rows_per_step * recipe.packing.length,
     }[budget.unit]
-    return tokens * per_token
+    return tokens * size.flops_per_token, None
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
 """What a family's sizes, rates and expected losses follow from: a file of `recipes/laws/` each.
 
-A file holds the rules' figures with their sources, the losses that were measured, and, once there
-is one, the scaling law that `foreword scale fit` wrote. A folder of the user's own may hold files
-of the same names, whose keys take the place of the shipped ones.
+A file holds the family's figures with their sources, above those that all families share
+(`common.toml`), the losses that were measured and, once there is one, the scaling law that
+`foreword scale fit` wrote. A folder of the user's own may hold files of the same names, whose keys
+take the place of the shipped ones.
 
 Of measured budgets the loss is interpolated, linearly in the logarithms of both, as scaling laws
 are drawn (Kaplan et al. 2020). The interval says how well that works: each inner measurement is
 predicted from the others, and the largest relative error bounds the expectation on both sides. No
-loss is expected far beyond the measured ones (`MARGIN`). `benchmarks/dial.py` measures again.
+loss is expected far beyond the measured ones. `benchmarks/dial.py` measures again.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -27,8 +29,7 @@ from foreword.scaling.law import Law
 from foreword.settings import config
 
 FOLDER = config.FOLDER / "laws"
-MARGIN = 1.5  # how far beyond the measured budgets a loss is expected, as a factor
-GOOD_EPOCHS = 4  # of a text, up to which it is as good as new
+COMMON = "common"  # the file that all families share
 
 
 @dataclass(frozen=True)
@@ -102,81 +103,148 @@ class Amounts:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """The figures of the dial's rules; `common.toml` says what each is, and where it is from."""
+
+    bytes_per_token: float
+    uses_per_token: float
+    least_vocab: int
+    vocab_exponent: float
+    widths: tuple[float, ...]
+    small_flops: float
+    tokens_per_parameter: float
+    useful_epochs: float
+    memory_share: float
+    bytes_per_parameter: int
+    repeated_epochs: float
+    repeated_decay: float
+    repeated_dropout: float
+    most_epochs: float
+    batch_tokens: float
+    layer_seconds: float
+    least_steps: int
+    most_warmup_steps: int
+    least_beta2: float
+    vectors_hours: float
+    rate_exponent: float
+    narrow_keeps_rate: bool
+    gpu_share: float
+    gpu_error: float
+    margin: float
+
+    def is_supported(self, vocab: int, text_bytes: float) -> bool:
+        """Return whether each token of a vocabulary occurs often enough in a text to be learned."""
+        most = text_bytes / self.bytes_per_token / self.uses_per_token
+        return vocab <= max(self.least_vocab, most)
+
+    def tokens(self, text_bytes: float) -> float:
+        """Return the tokens of a text, about."""
+        return max(1.0, text_bytes / self.bytes_per_token)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Losses of a few budgets.
+
+    Attributes:
+        unit: of the losses.
+        vocabulary: that they hold for; None where the unit does not depend on it.
+        text: that they were measured on.
+        by: what they are measured by.
+        losses: pairs of FLOPs, or bytes of text, and losses, ascending; three at least.
+    """
+
+    unit: str = ""
+    vocabulary: int | None = None
+    text: str = ""
+    by: Literal["FLOPs", "bytes of text"] = "FLOPs"
+    losses: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of a measurement that is predicted from the others."""
+        points, errors = self.losses, list[float]()
+        for index in range(1, len(points) - 1):
+            amount, loss = points[index]
+            errors.append(abs(_line(points[:index] + points[index + 1 :], amount) / loss - 1))
+        return max(errors, default=0.0)
+
+    def interpolated(self, amount: float, margin: float) -> tuple[float, float, float] | None:
+        """Return the loss by the measured ones and its bounds.
+
+        Args:
+            amount: FLOPs, or bytes of text.
+            margin: how far beyond the measured ones a loss is known, as a factor; None beyond.
+        """
+        if not self.losses:
+            return None
+        if not self.losses[0][0] / margin <= amount <= self.losses[-1][0] * margin:
+            return None
+        loss, error = _line(self.losses, amount), self.error
+        return loss, loss / (1 + error), loss * (1 + error)
+
+
+@dataclass(frozen=True)
 class FamilyLaw:
-    """The file of a family.
+    """The file of a family, above the common one.
 
     Attributes:
         small: the recipe that its dial starts from.
-        purposes: what its models are for, each with the rank of the family for it.
-        large: the one whose vocabulary and row length are the largest chosen; "" without a dial.
+        rules: the figures of the dial's rules.
+        scores: what its models are for, each with what one scored and half of the score's 95 %
+            interval, or neither.
+        purposes: what each purpose is scored by.
+        large: the recipe whose vocabulary and row length are the largest chosen; "" without a dial.
         speed: share of the speed of matrix products that training reaches.
         speed_error: relative error of `speed`, between machines.
         longest: most tokens of a row.
-        small_flops: the least budget that the small recipe's size is chosen for.
-        tokens_per_parameter: at least, in any model larger than the small recipe's.
-        batch_tokens: tokens of a run whose batch is doubled at 4 times as many, again at 16 times.
-        rate_exponent: power of the width with which the small recipe's learning rate falls.
-        narrow_keeps_rate: whether a model narrower than the small recipe's has that one's learning
-            rate, if its first embeddings are counted.
-        unit: of the measured losses.
-        vocab: the vocabulary that they hold for; None where the unit does not depend on it.
-        text: that they were measured on.
-        by: what they are measured by.
-        measured: pairs of FLOPs, or bytes of text, and losses, ascending; three at least.
+        measured: losses of a few budgets.
         sources: where the figures are from.
         law: a scaling law, which sizes and losses then come from.
         file: where it was read.
     """
 
     small: str
-    purposes: dict[str, int] = field(default_factory=dict)
+    rules: Rules
+    scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    purposes: dict[str, str] = field(default_factory=dict)
     large: str = ""
     speed: float = 1.0
     speed_error: float = 0.0
     longest: int = 1 << 30
-    small_flops: float = 2e14
-    tokens_per_parameter: float = 10.0
-    batch_tokens: float = 4e7
-    rate_exponent: float = 1.0
-    narrow_keeps_rate: bool = False
-    unit: str = ""
-    vocab: int | None = None
-    text: str = ""
-    by: Literal["FLOPs", "bytes of text"] = "FLOPs"
-    measured: tuple[tuple[float, ...], ...] = ()
+    measured: Measured = Measured()
     sources: dict[str, str] = field(default_factory=dict)
     law: Law | None = None
     file: str = ""
 
     @property
-    def error(self) -> float:
-        """The largest relative error of a measurement that is predicted from the others."""
-        points, errors = self.measured, list[float]()
-        for index in range(1, len(points) - 1):
-            amount, loss = points[index]
-            errors.append(abs(_line(points[:index] + points[index + 1 :], amount) / loss - 1))
-        return max(errors, default=0.0)
+    def unit(self) -> str:
+        """The unit of its losses."""
+        return self.measured.unit if self.law is None else self.law.unit
 
-    def interpolated(self, amount: float) -> tuple[float, float, float] | None:
-        """Return the loss by the measured ones and its bounds; None too far from all of them."""
-        if not self.measured:
-            return None
-        if not self.measured[0][0] / MARGIN <= amount <= self.measured[-1][0] * MARGIN:
-            return None
-        loss, error = _line(self.measured, amount), self.error
-        return loss, loss / (1 + error), loss * (1 + error)
+    @property
+    def has_losses(self) -> bool:
+        """Whether any loss is known."""
+        return self.law is not None or bool(self.measured.losses)
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The vocabulary that its losses hold for; None where that does not matter."""
+        of_law = None if self.law is None else self.law.vocabulary
+        return of_law or self.measured.vocabulary
 
     def law_forecast(self, run: Amounts) -> Expectation:
         """Return the loss to expect by the scaling law, of a text that may be repeated."""
         assert self.law is not None
-        law = self.law
+        law, worth = self.law, effective_epochs(run.epochs)
         size = run.parameters if law.parameters == "all" else run.in_layers
-        tokens = run.text_tokens * effective_epochs(run.epochs)
-        loss = law.forecast(size, tokens)
+        loss = law.forecast(size, run.text_tokens * worth)
         why = f"by the law of {self.file}"
         if law.text:
             why += f", measured on {law.text}; another text has another loss"
-        if law.largest_flops and run.flops > MARGIN * law.largest_flops:
+        if run.epochs > self.rules.repeated_epochs:
+            why += f"; {run.epochs:.2g} epochs count as {worth:.2g} (Muennighoff et al. 2023)"
+        if law.largest_flops and run.flops > self.rules.margin * law.largest_flops:
             why += f"; {power(run.flops)} FLOPs lie beyond its runs, up to "
             why += power(law.largest_flops)
         return Expectation(law.unit, self.file, loss.value, loss.fit, loss.seed, why=why)
@@ -186,37 +254,43 @@ class FamilyLaw:
 
         Args:
             run: what it depends on.
-            spread: of the machine's speed, relative; None if the budget does not depend on it.
+            spread: relative error of the training's speed; None if the budget does not depend on
+                it.
         """
         expected = self._expect(run)
         if spread is None or expected.value is None:
             return expected
-        spread = min(0.9, math.hypot(spread, self.speed_error))
+        spread = min(0.9, spread)
         runs = (replace(run, flops=factor * run.flops) for factor in (1 + spread, 1 - spread))
         ends = [self._expect(one).value or expected.value for one in runs]
         interval = (min(*ends, expected.value), max(*ends, expected.value))
         return replace(expected, machine=interval)
 
     def _expect(self, run: Amounts) -> Expectation:
-        amount = run.flops if self.by == "FLOPs" else run.text_bytes
-        shown = power(amount) + " FLOPs" if self.by == "FLOPs" else byte_size(round(amount))
-        unit = self.law.unit if self.law is not None else self.unit
-        nothing = Expectation(unit, self.sources.get("measured", self.file))
-        why = f"none has been measured with this vocabulary, but with {self.vocab or 0:,}"
-        if self.by == "FLOPs" and run.epochs > GOOD_EPOCHS and self.law is None:
-            why = "none has been measured on a text that is read so often"
-        elif self.vocab in (None, run.vocab):
-            if self.law is not None:
-                return self.law_forecast(run)
-            found = self.interpolated(amount)
-            if found is not None:
-                loss, low, high = found
-                why = f"on {self.text}, where {len(self.measured)} budgets were measured; "
-                why += "another text has another loss"
-                return Expectation(unit, nothing.source, loss, (low, high), why=why)
-            ends = [power(point[0]) for point in (self.measured[0], self.measured[-1])]
-            why = f"none has been measured for {shown}, but between {' and '.join(ends)}"
-        return Expectation(unit, nothing.source, why=why)
+        known = self.measured
+        nothing = Expectation(self.unit, self.sources.get("losses", self.file))
+        if self.vocabulary not in (None, run.vocab):
+            why = f"none has been measured with this vocabulary, but with {self.vocabulary:,}"
+            return replace(nothing, why=why)
+        if self.law is not None:
+            return self.law_forecast(run)
+        if known.by == "FLOPs" and run.epochs > self.rules.repeated_epochs:
+            return replace(nothing, why="none has been measured on a text that is read so often")
+        amount, shown = run.flops, power(run.flops) + " FLOPs"
+        if known.by != "FLOPs":
+            amount, shown = run.text_bytes, byte_size(round(run.text_bytes))
+        found = known.interpolated(amount, self.rules.margin)
+        if found is not None:
+            loss, low, high = found
+            why = f"on {known.text}, where {len(known.losses)} budgets were measured; "
+            why += "another text has another loss"
+            return replace(nothing, value=loss, fit=(low, high), why=why)
+        if not known.losses:
+            return replace(nothing, why="none has been measured")
+        ends = [power(point[0]) for point in (known.losses[0], known.losses[-1])]
+        return replace(
+            nothing, why=f"none has been measured for {shown}, but between {' and '.join(ends)}"
+        )
 
 
 def _line(points: tuple[tuple[float, ...], ...], amount: float) -> float:
@@ -238,34 +312,34 @@ def laws(folder: str = "") -> Mapping[str, FamilyLaw]:
     Raises:
         UserError: there is no such folder, it holds none for these families, or one is wrong.
     """
-    shipped = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
-    own = {name: Path(folder) / f"{name}.toml" for name in shipped if folder}
-    if folder and not any(path.is_file() for path in own.values()):
-        files = ", ".join(path.name for path in own.values())
+    paths = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    own = {name: Path(folder) / path.name for name, path in paths.items() if folder}
+    own = {name: path for name, path in own.items() if path.is_file()}
+    if folder and not own:
+        files = ", ".join(path.name for path in paths.values())
         raise UserError(f"--laws: {folder} holds none of {files}; 'foreword scale fit' writes them")
+    tables = {name: config.read_toml(path) for name, path in paths.items()}
+    users = {name: _in_full(config.read_toml(path)) for name, path in own.items()}
     found = {}
-    for name, path in shipped.items():
-        table = config.read_toml(path)
-        file = path.relative_to(FOLDER.parents[1]).as_posix()
-        if folder and own[name].is_file():
-            table, file = {**table, **config.read_toml(own[name])}, str(own[name])
-        found[name] = _built(table, file)
-    return found
+    for name in paths.keys() - {COMMON}:
+        layers = [tables[COMMON], tables[name], users.get(COMMON, {}), users.get(name, {})]
+        file = own.get(name, paths[name].relative_to(FOLDER.parents[1]))
+        table = functools.reduce(config.merge, layers) | {"file": str(file)}
+        if law := layers[-1].get("law"):
+            table["law"] = law  # whole, not key by key
+        try:
+            found[name] = config.build(FamilyLaw, table, owner="a law file")
+        except UserError as error:
+            raise UserError(f"{own.get(name, own.get(COMMON, file))}: {error}") from error
+    return dict(sorted(found.items()))
 
 
-def _built(table: dict[str, Any], file: str) -> FamilyLaw:
-    """Return the file of a family from its table, in which the keys of a law may stand."""
-    names, of_law = ({f.name for f in fields(cls)} for cls in (FamilyLaw, Law))
-    law = {key: value for key, value in table.items() if key in of_law} if "E" in table else None
-    others = {key: value for key, value in table.items() if key in names or key not in of_law}
-    try:
-        return config.build(
-            FamilyLaw,
-            others | {"file": file} | ({} if law is None else {"law": law}),
-            owner="a law",
-        )
-    except UserError as error:
-        raise UserError(f"{file}: {error}") from error
+def _in_full(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of a user's file, in which the keys of a law may stand alone."""
+    names = {f.name for f in fields(Law)} if "E" in table else set()
+    law = {key: value for key, value in table.items() if key in names}
+    others = {key: value for key, value in table.items() if key not in names}
+    return others | {"law": law} if law else others
 
 
 def sized_families(folder: str = "") -> Mapping[str, FamilyLaw]:

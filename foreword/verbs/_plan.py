@@ -24,7 +24,7 @@ class OnGpus:
         gpus: plan for this many GPUs that need not be here.
         gpu: which GPU: h100 (default), a100-80, rtx4090, ...; other numbers: h100,memory_gb=96; or
             another one: memory_gb=16,bf16_tflops=65.
-        utilisation: share of its peak rate; default 0.4, or a family's own in 'plan'.
+        utilisation: share of its peak rate; default 0.4, in 'plan' that of the law files.
         price: dollars for an hour of a GPU; default: not shown.
     """
 

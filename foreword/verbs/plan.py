@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,15 +31,17 @@ class Plan(OnGpus, Verb[Output]):
         foreword.plan("books/", hours=24, purpose="classify")
 
     Figures come from the law files (recipes/laws/, or --laws), which name their sources, and from
-    the speed of this machine or of --gpus. With --out, the recipe is written for 'pretrain'. With
-    --record, the forecasts that runs noted before their first step are shown beside their results.
+    the speed of a few steps on this machine, or of --gpus. With --out, the recipe is written for
+    'pretrain'. With --record, the forecasts that runs noted before their first step are shown
+    beside their results.
 
     Attributes:
         data: text files, folders or globs; or a folder of 'prepare'.
         more: more text, as a shell expands a glob; with --record more runs.
         hours: the budget in hours of training.
         flops: the budget in FLOPs.
-        family: encoder, decoder, encoder_decoder or ngram; default: all that serve the purpose.
+        family: encoder, decoder, encoder_decoder, lstm or ngram; default: all that serve the
+            purpose.
         purpose: what the model is for: classify, tag, generate, fill or answer.
         laws: folder with law files of your own, such as 'scale fit' writes.
         out: recipe file to write.
@@ -61,7 +64,7 @@ class Plan(OnGpus, Verb[Output]):
             names = ("data", "hours", "flops", "family", "purpose", "laws", "out", "gpus", "gpu")
             self.refuse(names, "cannot be combined with --record")
             return _record((*paths(self.record), *paths(self.more)))
-        from foreword.planning.budget_plan import PURPOSES, plan_families
+        from foreword.planning.budget_plan import plan_families
         from foreword.planning.laws import laws
 
         texts = (*paths(self.data), *paths(self.more))
@@ -70,29 +73,30 @@ class Plan(OnGpus, Verb[Output]):
         if (self.hours is None) == (self.flops is None):
             raise UserError("give --hours, as in --hours 24, or --flops")
         folder = "" if self.laws is None else str(self.laws)
-        if self.family is not None and self.family not in laws(folder):
+        known = laws(folder)
+        purposes = list(next(iter(known.values())).purposes)
+        if self.family is not None and self.family not in known:
             raise UserError(
-                f"--family: there is no '{self.family}'{nearest(self.family, list(laws(folder)))}"
+                f"--family: there is no '{self.family}'{nearest(self.family, list(known))}"
             )
-        if self.purpose not in (None, *PURPOSES):
-            raise UserError(f"--for: there is no '{self.purpose}'{nearest(self.purpose, PURPOSES)}")
+        if self.purpose is not None and self.purpose not in purposes:
+            raise UserError(f"--for: there is no '{self.purpose}'{nearest(self.purpose, purposes)}")
         if self.family is None and self.purpose is None:
             raise UserError(
-                "--for: say what the model is for: classify, tag, generate, fill or answer; or "
-                "name a --family"
+                f"--for: say what the model is for, one of {', '.join(purposes)}; or name a "
+                "--family"
             )
         if self.out is not None:
             atomic.require_writable(Path(self.out), is_folder=False)
-        machine = self._machine()
-        if self.flops is not None:
-            machine = replace(machine, spread=None)
+        machine, is_timed = self._machine(), self.flops is None
         plans = plan_families(
-            texts, machine, self._hours_of, self.purpose or "", self.family, folder
+            *(texts, machine, self._hours_of, self.purpose or "", self.family, folder),
+            is_timed=is_timed,
         )
         best = plans[0]
         if self.out is not None:
             atomic.write_text(Path(self.out), self._recipe(best))
-        return Output(self._parts(plans, machine, texts), self._content(plans, machine))
+        return Output(self._parts(plans, texts), self._content(plans, machine))
 
     def _machine(self) -> Machine:
         """Return what to train on: this machine, or GPUs of the list."""
@@ -122,73 +126,61 @@ class Plan(OnGpus, Verb[Output]):
             recipe = replace(recipe, train=train)
         return recipe.dumps()
 
-    def _parts(
-        self, plans: list[FamilyPlan], machine: Machine, texts: tuple[str, ...]
-    ) -> list[Part]:
+    def _parts(self, plans: list[FamilyPlan], texts: tuple[str, ...]) -> list[Part]:
         """Return the plan as people read it."""
         best, parts = plans[0], list[Part]()
         if len(plans) > 1:
-            parts.append(ResultTable([_family_row(plan) for plan in plans], "families"))
-            parts.append(_why(plans, self.purpose or ""))
+            rows = [_family_row(plan) for plan in plans]
+            parts.append(ResultTable(rows, f"families to {self.purpose}"))
+            parts.append(Remark(_why(plans, self.purpose or "")))
         title = best.family if best.dial is None else best.dial.title
-        parts.append(ResultTable(self._settings(best, machine), title))
+        parts.append(ResultTable(self._settings(best), title))
         if best.dial is not None:
             rows = [_change("as given", best.dial, best.dial)]
             rows += [_change(name, made, best.dial) for name, made in best.changes()]
             parts.append(ResultTable(rows, "what more would bring"))
-        if self.out is not None:
-            command = quoted_command("pretrain", self.out, "--data", *texts, "--out", "RUN")
-            parts.append(Facts({"recipe": self.out, "train": command}))
-        return parts
+        if self.out is None:
+            return [*parts, Remark("--out plan.toml writes the recipe, which 'pretrain' trains")]
+        command = quoted_command("pretrain", self.out, "--data", *texts, "--out", "RUN")
+        return [*parts, Facts({"recipe": self.out, "train": command})]
 
-    def _settings(self, plan: FamilyPlan, machine: Machine) -> list[dict[str, str]]:
+    def _settings(self, plan: FamilyPlan) -> list[dict[str, str]]:
         """Return the rows of the plan: setting, value, where it is from."""
-        made, law = plan.dial, plan.law
-        interval = _interval(plan.expected)
-        loss = "not known" if plan.expected.value is None else (
-            f"{figure(plan.expected.value)} {plan.expected.unit}, {interval}")  # fmt: skip
-        rows = [("expected loss", loss, f"{plan.expected.source}: {plan.expected.why}")]
-        parts = {"fit": plan.expected.fit, "seed": plan.expected.seed,
-                 "machine": plan.expected.machine}  # fmt: skip
-        missing = {
-            "fit": "",
-            "seed": "no noise of seeds is in the law file",
-            "machine": "the budget is in FLOPs",
-        }
-        if plan.expected.value is not None:
-            value = plan.expected.value
-            rows += [
-                (f"  of which {name}",
-                 "not counted" if part is None else
-                 f"-{figure(value - part[0], 2)} +{figure(part[1] - value, 2)}",
-                 missing[name] if part is None else "")
-                for name, part in parts.items()
-            ]  # fmt: skip
+        made, law, expected = plan.dial, plan.law, plan.expected
+        rows = [("expected loss", _loss(expected), f"{expected.source}: {expected.why}")]
+        if expected.value is not None:
+            missing = {"seed": "its noise was not measured", "machine": "the budget is no time"}
+            parts = {"fit": expected.fit, "seed": expected.seed, "machine": expected.machine}
+            for name, part in parts.items():
+                shown = "not counted" if part is None else (
+                    f"-{figure(expected.value - part[0], 2)} "
+                    f"+{figure(part[1] - expected.value, 2)}")  # fmt: skip
+                rows.append((f"  by {name}", shown, missing.get(name, "") if part is None else ""))
         if made is None:
             rows.append(("recipe", law.small, law.file))
             return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
-        hours = made.conditions.hours
-        tokens = f"{quantity(made.tokens)}, {made.tokens / made.conditions.text_tokens:.2g} epochs"
-        of_size = law.file if law.law is not None else law.sources.get("size", law.file)
+        given, hours = made.conditions, made.conditions.hours
+        epochs, seconds = made.tokens / given.text_tokens, made.seconds
+        speed = given.training_flops_per_second
+        whole = f"of {duration(3600 * hours)}"
+        if made.choices[-1].setting == "train.epochs":
+            whole += f": more than {law.rules.most_epochs:g} epochs add nothing; more text would"
         rows += [
-            ("parameters", quantity(made.size.parameters), of_size),
-            ("tokens", tokens, f"{law.file}: {law.speed:g} of the speed of products"),
-            ("speed", f"{power(machine.speed)} FLOP/s", machine.source),
-            ("FLOPs", power(made.conditions.flops), "hours, speed and its share"),
-        ]
-        for choice in made.choices:
-            shown = choice.value if isinstance(choice.value, str) else f"{choice.value:,.6g}"
-            rows.append((choice.setting, shown, choice.reason))
-        seconds = (
-            made.tokens * made.size.flops_per_token / made.conditions.training_flops_per_second
-        )
-        rows.append(
-            ("memory", byte_size(plan.memory), "20 bytes per parameter; activations beside it")
-        )
-        rows.append(("time", duration(seconds), f"of {hours:g} h"))
+            ("parameters", quantity(made.size.parameters),
+             f"{made.size.layers} layers of {made.size.d_model}"),
+            ("tokens", f"{quantity(made.tokens)}, {epochs:.2g} epochs",
+             f"about {quantity(given.text_tokens)} tokens of text"),
+            ("time", duration(seconds), whole),
+            ("speed", f"{power(speed)} FLOP/s", plan.speed),
+            ("FLOPs", power(speed * seconds), "time and speed"),
+            ("memory", byte_size(plan.memory), "counted, with all rows of a step at once"),
+        ]  # fmt: skip
         if self.price is not None:
             cost = self.price * (self.gpus or 1) * seconds / 3600
             rows.append(("cost", f"{cost:,.2f} dollars", f"--price {self.price:g} an hour each"))
+        for choice in made.choices:
+            shown = choice.value if isinstance(choice.value, str) else f"{choice.value:,.6g}"
+            rows.append((choice.setting, shown, choice.reason))
         return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
 
     def _content(self, plans: list[FamilyPlan], machine: Machine) -> dict[str, Any]:
@@ -201,7 +193,9 @@ class Plan(OnGpus, Verb[Output]):
             "forecast": best.expected.figures(),
             "dial": None if best.dial is None else best.dial.facts,
             "machine": asdict(machine),
-            "families": {plan.family: plan.expected.figures() for plan in plans},
+            "families": {
+                plan.family: plan.expected.figures() | {"score": plan.score} for plan in plans
+            },
             "changes": changes,
             "recipe": None if self.out is None else str(self.out),
         }
@@ -214,32 +208,51 @@ def _interval(expected: Expectation) -> str:
     return f"{figure(low)} to {figure(high)}"
 
 
+def _loss(expected: Expectation) -> str:
+    if expected.value is None:
+        return "not known"
+    return f"{figure(expected.value)} {expected.unit}, {_interval(expected)}"
+
+
+def _score(plan: FamilyPlan) -> str:
+    return "{:.3f} ± {:.3f}".format(*plan.score) if plan.score else ""
+
+
 def _family_row(plan: FamilyPlan) -> dict[str, str]:
-    value, size = plan.expected.value, plan.dial.size if plan.dial else None
-    return {
+    made = plan.dial
+    row = {
         "family": plan.family,
-        "loss": "" if value is None else figure(value),
-        "interval": _interval(plan.expected),
-        "unit": plan.expected.unit,
-        "parameters": "" if size is None else quantity(size.parameters),
-        "tokens": "" if plan.dial is None else quantity(plan.dial.tokens),
-        "what is known": plan.expected.source if value is not None else plan.expected.why,
+        "expected loss": _loss(plan.expected),
+        "parameters": "" if made is None else quantity(made.size.parameters),
+        "tokens": "" if made is None else quantity(made.tokens),
+        "time": "seconds" if made is None else duration(made.seconds),
     }
+    return {**row, "score": _score(plan)} if plan.score else row
 
 
-def _why(plans: list[FamilyPlan], purpose: str) -> Remark:
-    """Return a line about the choice."""
-    best, others = plans[0], plans[1:]
-    if len({plan.expected.unit for plan in plans}) > 1 or best.rank < others[0].rank:
-        return Remark(f"{best.family}: the first choice to {purpose}")
+def _why(plans: list[FamilyPlan], purpose: str) -> str:
+    """Return the reason of the choice."""
+    best, law = plans[0], plans[0].law
+    others = [plan for plan in plans[1:] if plan.score]
+    if best.score:
+        apart = [
+            plan.family for plan in others
+            if best.score[0] - plan.score[0] > math.hypot(best.score[1], plan.score[1])
+        ]  # fmt: skip
+        line = f"{best.family}: the highest score of models of one budget, {law.purposes[purpose]} "
+        line += f"({law.sources['scores']})"
+        if len(apart) < len(others):
+            near = [plan.family for plan in others if plan.family not in apart]
+            line += f"; it does not tell {best.family} and {' and '.join(near)} apart"
+        return f"{line}. Losses of different units do not compare"
     if unknown := [plan.family for plan in plans if plan.expected.value is None]:
-        return Remark(f"{best.family}; the loss of {unknown[0]} is not known here")
+        return f"{best.family}; the loss of {' and '.join(unknown)} is not known here"
     if best.dial is None:
-        return Remark(
+        return (
             f"{best.family} suffices: counting, in seconds, is expected to reach a lower loss than "
-            f"{others[0].family} in this budget"
+            f"{plans[1].family} in this budget"
         )
-    return Remark(f"{best.family}: the lower expected loss")
+    return f"{best.family}: the lowest expected loss"
 
 
 def _change(name: str, made: Dial, given: Dial) -> dict[str, str]:
@@ -253,7 +266,8 @@ def _change(name: str, made: Dial, given: Dial) -> dict[str, str]:
         "parameters": quantity(made.size.parameters),
         "tokens": quantity(made.tokens),
         "epochs": f"{made.tokens / made.conditions.text_tokens:.2g}",
-        "loss": made.expected.why if value is None else figure(value),
+        "time": duration(made.seconds),
+        "expected loss": "not known" if value is None else figure(value),
         "interval": _interval(made.expected),
         "difference": difference,
     }
