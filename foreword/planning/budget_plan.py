@@ -137,6 +137,19 @@ def with_error(made: Dial, error: float | None) -> Dial:
     return replace(made, expected=made.conditions.law.expect(made.amounts, error))
 
 
+def hours_to_reach(plan: FamilyPlan, loss: float) -> float | None:
+    """Return the hours in which a network is expected to have a loss, about; None if in none."""
+    assert plan.dial is not None
+    hours = plan.dial.conditions.hours
+    while (hours := 1.25 * hours) <= MOST_HOURS:
+        made = dial(replace(plan.dial.conditions, hours=hours))
+        if made.expected.value is not None and made.expected.value < loss:
+            return hours
+        if made.choices[-1].setting == "train.epochs":
+            return None
+    return None
+
+
 def plan_families(
     texts: Sequence[str],
     trained_on: Machine,
@@ -164,6 +177,8 @@ def plan_families(
     known = laws(folder)
     serving = {name: law for name, law in known.items() if purpose in law.scores}
     names = [name for name, law in serving.items() if law.has_losses or law.scores[purpose]]
+    if family and purpose and family not in serving:
+        raise UserError(f"--family: {family} does not {purpose}; {', '.join(names)} do")
     plans = []
     for name in [family] if family else names:
         law = known[name]
@@ -198,9 +213,7 @@ def plan_families(
 def _possible(hours: float) -> float:
     """Return hours, if a plan can be made for them."""
     if not LEAST_HOURS <= hours <= MOST_HOURS:
-        raise UserError(
-            f"{hours:.3g} hours: a plan is for a minute (0.017 hours) to a year (8,760)"
-        )
+        raise UserError(f"{hours:g} hours: a plan is for a minute (0.017 hours) to a year (8,760)")
     return hours
 
 

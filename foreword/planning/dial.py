@@ -199,8 +199,8 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
     Also returns what the next size lacks, in words.
     """
     family, vocab, text = conditions.law, conditions.vocab, conditions.text_bytes
-    rules, known = family.rules, family.vocabulary
-    if family.law is not None and known and rules.is_supported(known, text):
+    rules, known = family.rules, family.law and (family.law.vocabulary or family.vocabulary)
+    if known and rules.is_supported(known, text):
         vocab = vocab or known  # that the law's losses hold for
     candidates = sizes(rules, small, large, text, vocab, conditions.longest_document)
     start = next(
@@ -211,13 +211,11 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
         memory = size.parameters * rules.bytes_per_parameter / rules.memory_share
         if memory > conditions.memory:
             return f"{byte_size(round(memory))} of memory"
-        if family.law is not None:
-            return ""
         needed = rules.tokens_per_parameter * size.active / rules.useful_epochs
         if size.active > start.active and conditions.text_tokens < needed:
             return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
         least = least_flops(family, size, start)
-        if conditions.flops < least:
+        if family.law is None and conditions.flops < least:
             return f"{conditions.hours * least / conditions.flops:.2g} h"
         return ""
 
@@ -363,7 +361,7 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
     """Return the budget: the hours, or epochs where more of them add nothing."""
     if tokens < most:
-        why = f"as given; chosen for {power(conditions.flops_per_second)} FLOP/s of products"
+        why = f"as given; chosen for {power(conditions.training_flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)
     why = "further epochs of so little text would add nothing; a slow machine may take longer than "
     why += "the hours for these"

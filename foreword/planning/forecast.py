@@ -60,6 +60,12 @@ def forecast_of(request: RunRequest) -> Expectation | None:
     return None if expected.value is None else expected
 
 
+def forecast_notes(request: RunRequest) -> dict[str, Any]:
+    """Return the field of `run.json` for the loss that is expected of a run; none if unknown."""
+    expected = forecast_of(request)
+    return {} if expected is None else {"forecast": expected.figures()}
+
+
 def _is_like(recipe: Recipe, small: str) -> bool:
     """Return whether a recipe differs from a small one in nothing but `FREE` and its budget."""
     measured = load_recipe(small)

@@ -229,9 +229,10 @@ class FamilyLaw:
 
     @property
     def vocabulary(self) -> int | None:
-        """The vocabulary that its losses hold for; None where that does not matter."""
-        of_law = None if self.law is None else self.law.vocabulary
-        return of_law or self.measured.vocabulary
+        """The vocabulary that its losses hold for; None where the unit does not depend on it."""
+        if self.unit == "bits per byte":
+            return None
+        return (self.law and self.law.vocabulary) or self.measured.vocabulary
 
     def law_forecast(self, run: Amounts) -> Expectation:
         """Return the loss to expect by the scaling law, of a text that may be repeated."""
@@ -239,9 +240,9 @@ class FamilyLaw:
         law, worth = self.law, effective_epochs(run.epochs)
         size = run.parameters if law.parameters == "all" else run.in_layers
         loss = law.forecast(size, run.text_tokens * worth)
-        why = f"by the law of {self.file}"
-        if law.text:
-            why += f", measured on {law.text}; another text has another loss"
+        why = f"the law of {law.text or 'a text that it does not name'}; others have other losses"
+        if law.vocabulary not in (None, run.vocab):
+            why += f"; of {law.vocabulary:,} tokens in the vocabulary, not {run.vocab:,}"
         if run.epochs > self.rules.repeated_epochs:
             why += f"; {run.epochs:.2g} epochs count as {worth:.2g} (Muennighoff et al. 2023)"
         if law.largest_flops and run.flops > self.rules.margin * law.largest_flops:

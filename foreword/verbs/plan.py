@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from foreword.planning.dial import Conditions, Dial
     from foreword.planning.laws import Expectation
 
-HOW_TO_ADD = "; foreword/planning/gpus.toml has them, and takes more"
-
 
 @dataclass(frozen=True)
 class Plan(OnGpus, Verb[Output]):
@@ -106,10 +104,7 @@ class Plan(OnGpus, Verb[Output]):
         if self.gpu is None and self.gpus is None:
             self.refuse(["utilisation"], "requires --gpus or --gpu")
             return Machine.here()
-        try:
-            name, gpu = find_gpu(self.gpu or "h100")
-        except UserError as error:
-            raise UserError(f"{error}{HOW_TO_ADD}") from error
+        name, gpu = find_gpu(self.gpu or "h100")
         return Machine.of_gpus(name, gpu, self.gpus or 1, self.utilisation)
 
     def _hours_of(self, hour: Conditions) -> float:
@@ -147,9 +142,10 @@ class Plan(OnGpus, Verb[Output]):
     def _settings(self, plan: FamilyPlan) -> list[dict[str, str]]:
         """Return the rows of the plan: setting, value, where it is from."""
         made, law, expected = plan.dial, plan.law, plan.expected
-        rows = [("expected loss", _loss(expected), f"{expected.source}: {expected.why}")]
+        rows = [("expected loss", _loss(expected), expected.why)]
         if expected.value is not None:
-            missing = {"seed": "its noise was not measured", "machine": "the budget is no time"}
+            rows = [("expected loss", _loss(expected), f"{expected.source}: {expected.why}")]
+            missing = {"seed": "its noise was not measured", "machine": "the loss is not of a time"}
             parts = {"fit": expected.fit, "seed": expected.seed, "machine": expected.machine}
             for name, part in parts.items():
                 shown = "not counted" if part is None else (
@@ -232,6 +228,8 @@ def _family_row(plan: FamilyPlan) -> dict[str, str]:
 
 def _why(plans: list[FamilyPlan], purpose: str) -> str:
     """Return the reason of the choice."""
+    from foreword.planning.budget_plan import hours_to_reach
+
     best, law = plans[0], plans[0].law
     others = [plan for plan in plans[1:] if plan.score]
     if best.score:
@@ -248,10 +246,13 @@ def _why(plans: list[FamilyPlan], purpose: str) -> str:
     if unknown := [plan.family for plan in plans if plan.expected.value is None]:
         return f"{best.family}; the loss of {' and '.join(unknown)} is not known here"
     if best.dial is None:
-        return (
-            f"{best.family} suffices: counting, in seconds, is expected to reach a lower loss than "
-            f"{plans[1].family} in this budget"
-        )
+        line = f"{best.family} suffices: counting, in seconds, is expected to reach a lower loss "
+        line += f"than {plans[1].family} in this budget"
+        hours = hours_to_reach(plans[1], best.expected.value or 0.0)
+        more = "no time here, with this text, is expected to change that"
+        if hours is not None:
+            more = f"that would take it about {hours:,.2g} hours"
+        return f"{line}; {more} (--family {plans[1].family} plans it)"
     return f"{best.family}: the lowest expected loss"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import foreword
 from foreword.errors import UserError
-from foreword.planning import budget_plan, conditions
+from foreword.planning import budget_plan, conditions, timed
 from foreword.planning.dial import Conditions, dial
 from foreword.planning.laws import COMMON, FOLDER, Rules, laws
 from foreword.runs.recipe import load_recipe
@@ -118,6 +118,45 @@ def test_every_figure_names_where_it_is_from() -> None:
             assert not heading or heading in titles, source
 
 
+def test_a_fitted_table_plans_its_families(text: Path, tmp_path: Path) -> None:
+    rows = [
+        {"family": family, "parameters": n, "tokens": c / 6 / n, "flops": c, "unit": unit,
+         "loss": e + 40 / n**0.3 + 90 / (c / 6 / n) ** 0.3, "vocabulary": vocab}
+        for family, e, unit, vocab in [
+            ("decoder", 0.9, "bits per byte", 8192),
+            ("lstm", 0.4, "bits per byte", 8192),
+            ("encoder", 2.0, "nats per prediction", 512),
+        ]
+        for n in (4e5, 1e6, 3e6, 9e6) for c in (3e12, 1e13, 3e13)
+    ]  # fmt: skip
+    foreword.scale.fit(rows, tmp_path, resamples=20, text="Wikipedia")
+    found = foreword.plan(text, hours=0.1, purpose="generate", laws=tmp_path).data()
+    assert found["families"].keys() == {"decoder", "lstm", "ngram"}
+    assert found["family"] == "lstm"
+    assert "Wikipedia" in found["forecast"]["why"]
+    law = laws(str(tmp_path))["encoder"]
+    assert (law.unit, law.vocabulary) == ("nats per prediction", 512)
+
+
+def test_steps_are_timed_where_they_are_short(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = load_recipe("modern_decoder_tiny")
+    speed, error = timed.tokens_per_second(tiny) or (0, 0)
+    assert speed > 0 and 0 <= error < 2
+    monkeypatch.setattr(timed, "STEP_SECONDS", 0.0)
+    assert timed.tokens_per_second(tiny) is None
+    speeds = []
+    for speed in (2e4, 2e5):
+        monkeypatch.setattr(budget_plan, "tokens_per_second", lambda _, speed=speed: (speed, 0.1))
+        found = foreword.plan(text, hours=0.1, family="decoder", laws=own_laws(tmp_path))
+        low, high = found.data()["forecast"]["machine"]
+        assert low < found.data()["forecast"]["value"] < high
+        assert "timed here on steps of" in str(found.tables()[0])
+        speeds.append(found.data()["dial"]["flops_per_second"])
+    assert speeds[1] > 5 * speeds[0]
+
+
 def test_a_law_in_nats_keeps_its_vocabulary(tmp_path: Path) -> None:
     law = Law("encoder", 1.0, 40.0, 90.0, 0.3, 0.3, unit="nats per prediction")
     law.save(tmp_path / "encoder.toml")
@@ -185,7 +224,8 @@ def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_pat
         ({"hours": 1.0, "family": "encodr"}, "did you mean 'encoder'"),
         ({"hours": 1.0, "purpose": None}, "--for: say"),
         ({"hours": 1.0, "purpose": "generat"}, "did you mean 'generate'"),
-        ({"hours": 1.0, "gpu": "tpu"}, r"gpus\.toml"),
+        ({"hours": 1.0, "gpu": "tpu"}, r"give its numbers, as in memory_gb=.*gpus\.toml"),
+        ({"hours": 1.0, "family": "decoder"}, "decoder does not fill; encoder, encoder_decoder do"),
         ({"hours": 1.0, "laws": "nowhere"}, "--laws"),
     ],
 )
