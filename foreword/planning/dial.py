@@ -128,14 +128,17 @@ class Dial:
     @property
     def seconds(self) -> float:
         """The time that training takes, about."""
-        flops = self.tokens * self.size.flops_per_token
-        return flops / self.conditions.training_flops_per_second
+        given, size = self.conditions, self.size
+        rows: int = next(one.value for one in self.choices if one.setting == "train.batch")
+        waiting = given.law.rules.layer_seconds * size.layers * self.tokens / (rows * size.length)
+        computing = self.tokens * size.flops_per_token / given.training_flops_per_second
+        return max(computing, waiting)
 
     @property
     def title(self) -> str:
         """The description of the recipe."""
         name, text = self.conditions.family, byte_size(round(self.conditions.text_bytes))
-        return f"{name} for {self.conditions.hours:g} h and {text} of text"
+        return f"{name} for {self.conditions.hours:.4g} h and {text} of text"
 
     @property
     def summary(self) -> str:
@@ -265,9 +268,10 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
     proportion = f"the proportions of {name}"
     if factor == 1:
         why = f"as {name}; {why}"
+    each = f"{size.d_model / size.layers:.0f} of width each" if size.heads else f"as {name}"
     choices = [
         Choice("model.d_model", size.d_model, why),
-        Choice("model.layers", size.layers, f"{size.d_model / size.layers:.0f} of width each"),
+        Choice("model.layers", size.layers, each),
     ]
     if size.heads:
         each = f"{size.d_model / size.heads:.0f} of width each"
@@ -276,8 +280,10 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
     if model.init in ("bert", "gpt2"):
         std = _rounded(model.init_std / math.sqrt(factor))
         choices.append(Choice("model.init_std", std, "with 1 / sqrt(d_model)"))
-    longer = "with d_model, so that attention's share of the cost stays"
-    if conditions.document_tokens is not None:
+    longer = f"as {name}"
+    if size.heads:
+        longer = "with d_model, so that attention's share of the cost stays"
+    if size.heads and conditions.document_tokens is not None:
         median, longest = conditions.document_tokens
         longer += f"; half of the documents have more than {median:,.0f} tokens"
         if longest <= size.length:
@@ -311,8 +317,8 @@ def _training(
     # The batch: the small recipe's, times a power of two.
     rules, first = conditions.law.rules, small.rows_per_step * small.packing.length
     growth = math.sqrt(tokens / rules.batch_tokens)
-    speed = conditions.training_flops_per_second / size.flops_per_token
-    busy = speed * rules.layer_seconds * size.layers / first
+    # In how many of the hours steps of so few rows would only keep the device waiting.
+    busy = tokens / first * rules.layer_seconds * size.layers / (3600 * conditions.hours)
     target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
     rows = max(1, math.floor(min(target, tokens / rules.least_steps) / size.length))
     step = rows * size.length

@@ -168,7 +168,7 @@ class Plan(OnGpus, Verb[Output]):
              f"about {quantity(given.text_tokens)} tokens of text"),
             ("time", duration(seconds), whole),
             ("speed", f"{power(speed)} FLOP/s", plan.speed),
-            ("FLOPs", power(speed * seconds), "time and speed"),
+            ("FLOPs", power(made.tokens * made.size.flops_per_token), "tokens and size"),
             ("memory", byte_size(plan.memory), "counted, with all rows of a step at once"),
         ]  # fmt: skip
         if self.price is not None:
@@ -241,7 +241,7 @@ def _why(plans: list[FamilyPlan], purpose: str) -> str:
         line += f"({law.sources['scores']})"
         if len(apart) < len(others):
             near = [plan.family for plan in others if plan.family not in apart]
-            line += f"; it does not tell {best.family} and {' and '.join(near)} apart"
+            line += f"; it does not tell it from {' and '.join(near)}"
         return f"{line}. Losses of different units do not compare"
     if unknown := [plan.family for plan in plans if plan.expected.value is None]:
         return f"{best.family}; the loss of {' and '.join(unknown)} is not known here"
