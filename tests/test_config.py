@@ -347,3 +347,11 @@ def test_what_foreword_stored_under_old_names_is_read(tmp_path: Path) -> None:
     key = {"recipe": {"train": {"word_vectors": 0, "keep": 3}}, "data": "0"}
     updated = config.in_todays_names(RunKey, key)["recipe"]["train"]
     assert updated == {"embedding_init": "random", "kept_checkpoints": 3}
+
+
+@pytest.mark.parametrize("name", ["modern_encoder_mini", "t5_mini", "causal_first_mini"])
+def test_a_table_without_defaults_makes_the_same_recipe(name: str) -> None:
+    recipe = load_recipe(name)
+    table = config.to_table(recipe, with_defaults=False)
+    assert config.build(Recipe, table) == recipe
+    assert len(config.dumps(table)) < len(config.dumps(config.to_table(recipe))) / 2

@@ -136,11 +136,12 @@ def with_rule(grid: Grid, rule: RateRule, flops: float) -> Grid:
 def settings_key(recipe: Recipe) -> str:
     """Return a key of what decides how a run learns, but for the seed.
 
-    The warm-up is left out: a budget that branches off a longer run has that one's.
+    The warm-up is left out: a budget that branches off a longer run has that one's. So are
+    settings that have their default, so that a setting to come leaves the keys of old runs alone.
     """
-    table = config.to_table(without_labels(recipe))
-    train = {name: value for name, value in table["train"].items() if name not in MACHINE}
-    schedule = {**table["schedule"], "warmup": {}}
+    table = config.to_table(without_labels(recipe), with_defaults=False)
+    train = {name: value for name, value in table.get("train", {}).items() if name not in MACHINE}
+    schedule = {**table.get("schedule", {}), "warmup": {}}
     others = {"train": {**train, "seed": 0}, "schedule": schedule, "parallel": {}}
     return digest([{**table, **others}])[:12]
 

@@ -337,7 +337,7 @@ def _hints_of(cls: type) -> dict[str, Any]:
 
 def _default_items(setting: dataclasses.Field[Any]) -> list[Any]:
     """Return the default of a setting that is a list of kinds, as tables."""
-    return _kind_table(setting.default) if isinstance(setting.default, tuple) else []
+    return _kind_table(setting.default, to_table) if isinstance(setting.default, tuple) else []
 
 
 def in_todays_names(cls: type, table: Mapping[str, Any]) -> Table:
@@ -504,33 +504,48 @@ def _python_number(value: Any) -> Any:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
-def to_table(settings: Any) -> Table:
-    """Return a settings dataclass as a table, from which `build` makes an equal value."""
+def to_table(settings: Any, *, with_defaults: bool = True) -> Table:
+    """Return a settings dataclass as a table, from which `build` makes an equal value.
+
+    Args:
+        settings: the dataclass.
+        with_defaults: whether settings that have their default are told; a table without them
+            stays as it is when settings are added.
+    """
+
+    def table_of(value: Any) -> Any:
+        is_settings = dataclasses.is_dataclass(value)
+        return to_table(value, with_defaults=with_defaults) if is_settings else _plain(value)
+
     table: Table = {}
     for f in dataclasses.fields(settings):
         if not f.init:
             continue
         value = getattr(settings, f.name)
-        if value is None:
+        if value is None or not (with_defaults or value != _default_of(f)):
             continue
         if "part" in f.metadata:
-            value = _kind_table(value)
-        elif dataclasses.is_dataclass(value):
-            value = to_table(value)
+            value = _kind_table(value, table_of)
         elif isinstance(value, tuple):
-            value = [to_table(v) if dataclasses.is_dataclass(v) else _plain(v) for v in value]
-        table[f.name] = list(value) if isinstance(value, tuple) else _plain(value)
+            value = [table_of(v) for v in value]
+        else:
+            value = table_of(value)
+        table[f.name] = value
     return table
+
+
+def _default_of(f: dataclasses.Field[Any]) -> Any:
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
 def _plain(value: Any) -> Any:
     return value.table() if isinstance(value, Curve) else value
 
 
-def _kind_table(value: Any) -> Any:
+def _kind_table(value: Any, table_of: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple):
-        return [_kind_table(item) for item in value]
-    return {"kind": kinds.name_of(value), **to_table(value)}
+        return [_kind_table(item, table_of) for item in value]
+    return {"kind": kinds.name_of(value), **table_of(value)}
 
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
