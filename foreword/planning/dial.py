@@ -299,8 +299,9 @@ def _regularisation(
     rules, read = conditions.law.rules, f"the text is read {epochs:.2g} times"
     dropout, decay = model.dropout, getattr(small.optimizer, "decay", None)
     if epochs >= rules.repeated_epochs:
+        if rules.repeated_decay > (decay or 0.0) or rules.repeated_dropout > dropout:
+            read += f"; from {rules.repeated_epochs:g} on, this keeps it from being memorised"
         dropout = max(dropout, rules.repeated_dropout)
-        read += f"; from {rules.repeated_epochs:g} on, this keeps it from being memorised"
         decay = None if decay is None else max(decay, rules.repeated_decay)
     choices = [Choice("model.dropout", dropout, read)]
     if hasattr(model, "attention_dropout"):

@@ -119,6 +119,7 @@ class Rules:
     repeated_epochs: float
     repeated_decay: float
     repeated_dropout: float
+    repeated_error: float
     most_epochs: float
     batch_tokens: float
     layer_seconds: float
@@ -243,12 +244,17 @@ class FamilyLaw:
         why = f"the law of {law.text or 'a text that it does not name'}; others have other losses"
         if law.vocabulary not in (None, run.vocab):
             why += f"; of {law.vocabulary:,} tokens in the vocabulary, not {run.vocab:,}"
-        if run.epochs > self.rules.repeated_epochs:
-            why += f"; {run.epochs:.2g} epochs count as {worth:.2g} (Muennighoff et al. 2023)"
+        fit = loss.fit
+        if run.epochs >= self.rules.repeated_epochs:
+            fit = (fit[0], max(fit[1], loss.value * (1 + self.rules.repeated_error)))
+            why += f"; {run.epochs:.2g} epochs count as {worth:.2g} (Muennighoff et al. 2023), and "
+            why += f"may end {self.rules.repeated_error:.0%} higher"
+            if source := self.sources.get("repeated_error"):
+                why += f" ({source})"
         if law.largest_flops and run.flops > self.rules.margin * law.largest_flops:
             why += f"; {power(run.flops)} FLOPs lie beyond its runs, up to "
             why += power(law.largest_flops)
-        return Expectation(law.unit, self.file, loss.value, loss.fit, loss.seed, why=why)
+        return Expectation(law.unit, self.file, loss.value, fit, loss.seed, why=why)
 
     def expect(self, run: Amounts, spread: float | None = None) -> Expectation:
         """Return what is known of the loss of a run.

@@ -253,7 +253,9 @@ def _why(plans: list[FamilyPlan], purpose: str) -> str:
         if hours is not None:
             more = f"that would take it about {hours:,.2g} hours"
         return f"{line}; {more} (--family {plans[1].family} plans it)"
-    return f"{best.family}: the lowest expected loss"
+    ends, next_ends = best.expected.interval, plans[1].expected.interval
+    overlap = "; the intervals overlap" if ends and next_ends and ends[1] > next_ends[0] else ""
+    return f"{best.family}: the lowest expected loss{overlap}"
 
 
 def _change(name: str, made: Dial, given: Dial) -> dict[str, str]:

@@ -37,11 +37,12 @@ def known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget_plan, "tokens_per_second", lambda _: None)
 
 
-def own_laws(folder: Path, **changes: Any) -> str:
+def own_laws(folder: Path, rules: str = "", **changes: Any) -> str:
     law = {"E": 0.5, "A": 40.0, "B": 90.0, "alpha": 0.3, "beta": 0.3, "seed_noise": 0.01} | changes
     Law("decoder", unit="bits per byte", resampled=((0.5, 41.0, 90.0, 0.3, 0.3),), **law).save(
         folder / "decoder.toml"
     )
+    (folder / f"{COMMON}.toml").write_text(rules, encoding="utf-8")
     return str(folder)
 
 
@@ -57,6 +58,8 @@ def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
     value, (low, high) = few.expected.value, few.expected.interval or (0, 0)
     assert low < value < high
     assert "decoder.toml" in few.choices[1].reason
+    often = dial(replace(few.conditions, text_bytes=1e6)).expected
+    assert often.value and often.interval and often.interval[1] > 1.14 * often.value
     assert few.recipe().optimizer.lr > many.recipe().optimizer.lr
 
 
@@ -76,6 +79,7 @@ def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
         ("repeated_epochs", 1000, {"text_bytes": 1e6}),
         ("repeated_decay", 0.9, {"text_bytes": 1e6}),
         ("repeated_dropout", 0.3, {"text_bytes": 1e6}),
+        ("repeated_error", 0.3, {"text_bytes": 1e6}),
         ("most_epochs", 20, {"text_bytes": 1e5}),
         ("batch_tokens", 1e5, {}),
         ("layer_seconds", 1, {}),
@@ -91,12 +95,16 @@ def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
 def test_each_figure_of_the_rules_changes_the_plan(
     figure: str, value: Any, given: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "decoder.toml").write_text(f"rules.{figure} = {json.dumps(value)}")
-    changed, plain = (
-        dial(replace(Conditions("decoder", 1.0, 3e11, 1.2e8), laws=folder, **given))
-        for folder in (str(tmp_path), "")
-    )
-    assert (changed.recipe(), changed.expected) != (plain.recipe(), plain.expected)
+    folders = (tmp_path / "plain", tmp_path / "changed")
+    for folder in folders:
+        folder.mkdir()
+        line = f"rules.{figure} = {json.dumps(value)}\n" if folder == folders[1] else ""
+        (folder / "decoder.toml").write_text(line, encoding="utf-8")
+        if figure == "repeated_error":  # of laws alone
+            own_laws(folder, line)
+    plain, changed = (dial(replace(HOUR, laws=str(folder), **given)) for folder in folders)
+    before, after = plain.expected.interval, changed.expected.interval
+    assert (changed.recipe(), after) != (plain.recipe(), before)
 
 
 def test_every_figure_names_where_it_is_from() -> None:

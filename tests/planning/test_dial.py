@@ -123,6 +123,9 @@ def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() ->
     assert (fresh["model.dropout"], fresh["optimizer.decay"]) == (0, 0.1)
     for made in (repeated, often):  # docs/results/repeated.md
         assert (made["model.dropout"], made["optimizer.decay"]) == (0.1, 0.8)
+    for family in ("encoder", "encoder_decoder"):  # as the recipe: other masks in each epoch
+        made = chosen(replace(LAPTOP, family=family, text_bytes=6e6))
+        assert (made["model.dropout"], made["optimizer.decay"]) == (0, 0.3)
     tiny, most = chosen(replace(LAPTOP, text_bytes=1e5)), LAPTOP.law.rules.most_epochs
     assert tiny["train.epochs"] == most
     assert "train.hours" not in tiny
