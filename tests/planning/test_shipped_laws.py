@@ -29,7 +29,7 @@ def test_more_hours_or_text_never_raise_the_expected_loss(family: str) -> None:
             assert better.value <= worse.value + 1e-3  # type: ignore[operator]
         for expected in known:
             low, high = expected.interval or (0.0, 0.0)
-            assert 0 < low < expected.value < high < 2 * low  # type: ignore[operator]
+            assert low < expected.value < high  # type: ignore[operator]
     assert sum(one.expected.value is not None for one in by_hours) > 1
     for less, more in itertools.pairwise(by_hours):
         assert more.size.parameters >= less.size.parameters
