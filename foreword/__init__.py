@@ -14,6 +14,7 @@ The functions are verbs of the command line, with the same names, arguments and 
 
     show        recipes, families and kinds, with the meaning of each setting
     check       what a run would cost in memory and time, and a decoded batch
+    plan        family, size and training for some hours and a text, and the loss to expect
     clean       text without duplicates and what is not prose, and what each step dropped
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from foreword.verbs.generate import Generate
     from foreword.verbs.import_ import Import
     from foreword.verbs.neighbours import Neighbours
+    from foreword.verbs.plan import Plan
     from foreword.verbs.predict import Predict
     from foreword.verbs.prepare import Prepare
     from foreword.verbs.pretrain import Pretrain
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     generate = function(Generate)
     import_ = function(Import)
     neighbours = function(Neighbours)
+    plan = function(Plan)
     predict = function(Predict)
     prepare = function(Prepare)
     pretrain = function(Pretrain)
@@ -99,7 +102,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
-    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
+    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "plan",
     "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show",
     "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 # A verb without a group, such as a plug-in's, is listed under "Other".
 GROUPS = {
-    "Start": ("demo", "show", "check"),
+    "Start": ("demo", "show", "plan", "check"),
     "Text": ("clean", "tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune", "tune-suite"),
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),

@@ -21,12 +21,14 @@ from foreword.data.prepared_text import PreparedText
 from foreword.disk import stored
 from foreword.errors import TrainingStoppedError
 from foreword.evaluation.samples import samples
+from foreword.planning.forecast import forecast_notes
+from foreword.planning.request import RunRequest
 from foreword.probes._while_training import probing, tables_of
 from foreword.runs import run as running
 from foreword.runs.branch import before_decay, branch
 from foreword.runs.measure import measure as measure_text
 from foreword.runs.recipe import Recipe
-from foreword.runs.run_folder import open_run
+from foreword.runs.run_folder import Run, open_run
 from foreword.runs.stages import TRAINING, ProgressReporter, Silent
 from foreword.runs.trained_model import TrainedModel
 from foreword.train import log
@@ -117,14 +119,17 @@ def _train(inputs: JobInputs, recipe: Recipe, progress: ProgressReporter) -> Con
     run, is_trial = inputs.run, inputs.job.planned is not None
     assert run is not None
     try:
-        if not (run / "recipe.toml").is_file() and inputs.start is not None:
-            budget = Budget.of(recipe.train)
-            branch(before_decay(inputs.start, budget), run, budget)
-        elif not (run / "recipe.toml").is_file():
+        if not (run / "recipe.toml").is_file():
             text = running.Inputs(inputs.shards, probes=tables_of(recipe.probes))
             if is_trial:
                 text = running.Inputs(inputs.shards, shared_embeddings=run.parent)
-            running.start(recipe, text, run)
+            notes = {} if is_trial else forecast_notes(RunRequest(recipe, text))
+            if inputs.start is None:
+                running.start(recipe, text, run, notes=notes)
+            else:
+                budget = Budget.of(recipe.train)
+                branch(before_decay(inputs.start, budget), run, budget)
+                Run(run).note(**notes)
         sample_fn = None if is_trial else samples
         if not running.train_run(run, progress, sample_fn, (), probing):
             return None

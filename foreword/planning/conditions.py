@@ -15,7 +15,6 @@ from foreword.data.read_documents import ReadCounts, find_files, read_documents
 from foreword.data.text_files import ReadSettings
 from foreword.errors import VocabSizeError
 from foreword.planning.dial import FAMILIES, Conditions, Dial, dial
-from foreword.planning.dial_sizes import BYTES_PER_TOKEN
 from foreword.runs.corpus import is_prepared
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import memory_of
@@ -35,11 +34,22 @@ def local_dial(
     settings: Sequence[str] = (),
     reading: Mapping[str, Any] | None = None,
 ) -> Dial:
-    """Return the dial of a family on this machine and this text.
+    """Return the dial of a family on this machine and this text; see `dial_of_text`."""
+    recipe = load_recipe(FAMILIES[family].small, _relevant(settings))
+    return dial_of_text(machine(family, hours, recipe), texts, tokenizer, settings, reading)
+
+
+def dial_of_text(
+    conditions: Conditions,
+    texts: Sequence[str],
+    tokenizer: str | None = None,
+    settings: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> Dial:
+    """Return the dial of conditions that yet lack the text.
 
     Args:
-        family: a key of `FAMILIES`.
-        hours: the budget.
+        conditions: family, budget and machine.
         texts: files, folders, globs; or a folder of prepared text.
         tokenizer: its folder; None to train one.
         settings: `--set` assignments, of which device, precision and reading matter.
@@ -48,15 +58,14 @@ def local_dial(
     Raises:
         UserError: there is no such text, device or tokenizer, or a setting is wrong.
     """
-    parts = ("train", "read", "tokenizer")
-    relevant = [text for text in settings if text.strip().partition(".")[0] in parts]
-    recipe = load_recipe(FAMILIES[family].small, relevant)
+    recipe = load_recipe(conditions.law.small, _relevant(settings))
     read = replace(recipe.read, **(reading or {}))
     tokenizer_folder = tokenizer
     if tokenizer_folder is None and is_prepared(texts):
         tokenizer_folder = str(PreparedText.load(Path(texts[0])).tokenizer)
-    conditions = machine(family, hours, recipe)
-    lengths = None if is_prepared(texts) else document_tokens(texts, read)
+    lengths = None
+    if not is_prepared(texts):
+        lengths = document_tokens(texts, read, conditions.law.rules.bytes_per_token)
     conditions = replace(conditions, text_bytes=text_bytes(texts, read), document_tokens=lengths)
     if tokenizer_folder is not None:
         size = Tokenizer.load(tokenizer_folder).vocab.size
@@ -65,6 +74,12 @@ def local_dial(
     if any(text.strip().startswith("tokenizer") for text in settings):
         return result
     return _with_supported_vocab(result, texts, read)
+
+
+def _relevant(settings: Sequence[str]) -> list[str]:
+    """Return the assignments that matter before there is a recipe."""
+    parts = ("train", "read", "tokenizer")
+    return [text for text in settings if text.strip().partition(".")[0] in parts]
 
 
 def machine(family: str, hours: float, recipe: Recipe) -> Conditions:
@@ -105,12 +120,14 @@ def _bytes_of(files: Sequence[Path], read: ReadSettings) -> float:
     return float(counts.bytes)
 
 
-def document_tokens(texts: Sequence[str], read: ReadSettings) -> tuple[float, float] | None:
+def document_tokens(
+    texts: Sequence[str], read: ReadSettings, bytes_per_token: float
+) -> tuple[float, float] | None:
     """Return the tokens of the median and of the longest document but 5 %, of a beginning."""
     sizes = [utf8.size(text) for text in _beginning(texts, read, SAMPLE_BYTES)]
     if not sizes:
         return None
-    median, longest = np.quantile(sizes, (0.5, 0.95)) / BYTES_PER_TOKEN
+    median, longest = np.quantile(sizes, (0.5, 0.95)) / bytes_per_token
     return float(median), float(longest)
 
 

@@ -3,71 +3,26 @@
     dial(Conditions("decoder", hours=1, flops_per_second=3.5e11, text_bytes=146e6))
 
 It starts from a small recipe of the family, whose numbers were measured; the rules say how each
-changes with the budget and the text. docs/dial.md has the evidence for every constant here.
+changes with the budget and the text. Their figures are in `recipes/laws/`; docs/dial.md has the
+evidence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
-from foreword.planning.dial_losses import expected_loss
-from foreword.planning.dial_sizes import BYTES_PER_TOKEN, ModelSize, sizes
+from foreword.planning.dial_sizes import ModelSize, sizes
+from foreword.planning.laws import Amounts, Expectation, FamilyLaw, sized_families
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
 
-SMALL_FLOPS = 2e14  # the least budget that the small recipe's size is chosen for
-TOKENS_PER_PARAMETER = 10  # at least, in any model larger than the small recipe's
-GOOD_EPOCHS, USEFUL_EPOCHS, MOST_EPOCHS = 4, 16, 40  # of the text
-SMALL_BATCH_TOKENS = 4e7  # of a run: the batch is doubled at 4 times as many, again at 16 times
-LAYER_SECONDS = 2e-3  # of computation in a step, at least, for each layer
-LEAST_STEPS, MOST_WARMUP_STEPS = 200, 5_000
-VECTORS_HOURS = 1 / 60  # the least in which embeddings begin as word vectors
-LEAST_BETA2 = 0.95
-DROPOUT = (0.1, 0.2)  # beyond GOOD_EPOCHS, beyond USEFUL_EPOCHS
-REPEATED_DECAY = 0.1  # weight decay beyond GOOD_EPOCHS, at least
-MEMORY_SHARE = 0.5  # of the machine's memory, for weights, gradients and optimizer
-BYTES_PER_PARAMETER = 20  # weights, gradients of two micro-batches, two moments of the optimizer
-
-
-@dataclass(frozen=True)
-class DialFamily:
-    """The recipes that the dial of a family goes by.
-
-    Attributes:
-        small: the recipe that it starts from.
-        large: the one whose vocabulary and row length are the largest chosen.
-        speed: share of the speed of matrix products that training reaches.
-        longest: most tokens of a row.
-        narrow_keeps_rate: whether a model narrower than the small recipe's has that one's learning
-            rate, if its first embeddings are counted.
-    """
-
-    small: str
-    large: str
-    speed: float
-    longest: int = 1 << 30
-    narrow_keeps_rate: bool = False
-
-
-FAMILIES: Mapping[str, DialFamily] = MappingProxyType(
-    {
-        "encoder": DialFamily("modern_encoder_mini", "modern_encoder", speed=0.4),
-        "decoder": DialFamily(
-            "modern_decoder_mini", "modern_decoder", speed=0.5, narrow_keeps_rate=True
-        ),
-        # Rows that are masked in single tokens, 30 % of them, have 100 sentinels for these.
-        "encoder_decoder": DialFamily(
-            "modern_encoder_decoder_mini", "t5_1.1_base", speed=0.28, longest=333
-        ),
-    }
-)
+FAMILIES = sized_families()
 
 
 @dataclass(frozen=True)
@@ -84,6 +39,7 @@ class Conditions:
         vocab_reason: why it is given.
         document_tokens: tokens of the median document, and of the longest but 5 %, about; None if
             they are not known.
+        laws: a folder with files that take the place of those of `recipes/laws/`; "" for none.
     """
 
     family: str
@@ -94,6 +50,12 @@ class Conditions:
     vocab: int | None = None
     vocab_reason: str = ""
     document_tokens: tuple[float, float] | None = None
+    laws: str = ""
+
+    @property
+    def law(self) -> FamilyLaw:
+        """The file of the family."""
+        return sized_families(self.laws)[self.family]
 
     @property
     def longest_document(self) -> float:
@@ -103,7 +65,7 @@ class Conditions:
     @property
     def training_flops_per_second(self) -> float:
         """Speed of training, about."""
-        return self.flops_per_second * FAMILIES[self.family].speed
+        return self.flops_per_second * self.law.speed
 
     @property
     def flops(self) -> float:
@@ -113,7 +75,7 @@ class Conditions:
     @property
     def text_tokens(self) -> float:
         """Tokens of the text, about."""
-        return max(1.0, self.text_bytes / BYTES_PER_TOKEN)
+        return self.law.rules.tokens(self.text_bytes)
 
 
 @dataclass(frozen=True)
@@ -141,7 +103,7 @@ class Dial:
     size: ModelSize
     tokens: float
     choices: tuple[Choice, ...]
-    expected: str
+    expected: Expectation
 
     def recipe(self, assignments: Sequence[str] = ()) -> Recipe:
         """Return the recipe; `--set` assignments overrule the choices.
@@ -155,14 +117,28 @@ class Dial:
             for name in reversed(choice.setting.split(".")):
                 value = {name: value}
             table = config.merge(table, value)
-        small = config.RECIPES.find(FAMILIES[self.conditions.family].small)
+        small = config.RECIPES.find(self.conditions.law.small)
         return config.load(Recipe, small, table, config.assign({}, assignments))
+
+    @property
+    def amounts(self) -> Amounts:
+        """What the loss depends on."""
+        return amounts_of(self.conditions, self.size)
+
+    @property
+    def seconds(self) -> float:
+        """The time that training takes, about."""
+        given, size = self.conditions, self.size
+        rows: int = next(one.value for one in self.choices if one.setting == "train.batch")
+        waiting = given.law.rules.layer_seconds * size.layers * self.tokens / (rows * size.length)
+        computing = self.tokens * size.flops_per_token / given.training_flops_per_second
+        return max(computing, waiting)
 
     @property
     def title(self) -> str:
         """The description of the recipe."""
         name, text = self.conditions.family, byte_size(round(self.conditions.text_bytes))
-        return f"{name} for {self.conditions.hours:g} h and {text} of text"
+        return f"{name} for {self.conditions.hours:.4g} h and {text} of text"
 
     @property
     def summary(self) -> str:
@@ -179,14 +155,14 @@ class Dial:
     def facts(self) -> dict[str, Any]:
         """Conditions, choices and what is known of the loss, as plain values."""
         choices = [asdict(choice) for choice in self.choices]
-        return {**asdict(self.conditions), "choices": choices, "expected_loss": self.expected}
+        return {**asdict(self.conditions), "choices": choices, "expected_loss": str(self.expected)}
 
 
 def dial(conditions: Conditions) -> Dial:
     """Return the settings that learn most under the conditions, each with its reason."""
-    small, large = _recipes(conditions.family)
+    small, large = _recipes(conditions.law)
     size, why = _choose_size(conditions, small, large)
-    most = MOST_EPOCHS * conditions.text_tokens
+    most = conditions.law.rules.most_epochs * conditions.text_tokens
     tokens = min(conditions.flops / size.flops_per_token, most)
     choices = (
         _vocab(conditions, size),
@@ -195,23 +171,29 @@ def dial(conditions: Conditions) -> Dial:
         *_training(conditions, size, tokens, small),
         _budget(conditions, tokens, most),
     )
-    expected = expected_loss(
-        conditions.family,
-        conditions.flops,
-        size.vocab,
-        is_repeated=conditions.flops > GOOD_EPOCHS * conditions.text_tokens * size.flops_per_token,
-    )
+    expected = conditions.law.expect(amounts_of(conditions, size))
     return Dial(conditions, size, tokens, choices, expected)
 
 
-@cache
-def _recipes(family: str) -> tuple[Recipe, Recipe]:
+def amounts_of(conditions: Conditions, size: ModelSize) -> Amounts:
+    """Return what the loss of a size depends on."""
+    most = conditions.law.rules.most_epochs * conditions.text_tokens * size.flops_per_token
+    parts = (size.parameters, size.in_layers, size.flops_per_token, size.vocab)
+    flops = min(conditions.flops, most)
+    return Amounts(flops, *parts, conditions.text_tokens, conditions.text_bytes)
+
+
+def _recipes(law: FamilyLaw) -> tuple[Recipe, Recipe]:
     """Return the small and the large recipe of a family."""
-    names = FAMILIES[family]
-    large = load_recipe(names.large)
-    longest = {"packing": {"length": min(large.packing.length, names.longest)}}
-    table = config.merge(config.to_table(large), longest)
-    return load_recipe(names.small), config.build(Recipe, table)
+    return _recipes_named(law.small, law.large, law.longest)
+
+
+@cache
+def _recipes_named(small: str, large: str, longest: int) -> tuple[Recipe, Recipe]:
+    """Return two recipes, the second with rows of `longest` tokens at most."""
+    recipe = load_recipe(large)
+    packing = {"packing": {"length": min(recipe.packing.length, longest)}}
+    return load_recipe(small), config.build(Recipe, config.merge(config.to_table(recipe), packing))
 
 
 def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[ModelSize, str]:
@@ -219,39 +201,58 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
 
     Also returns what the next size lacks, in words.
     """
-    candidates = sizes(
-        small, large, conditions.text_bytes, conditions.vocab, conditions.longest_document
-    )
+    family, vocab, text = conditions.law, conditions.vocab, conditions.text_bytes
+    rules, known = family.rules, family.law and (family.law.vocabulary or family.vocabulary)
+    if known and rules.is_supported(known, text):
+        vocab = vocab or known  # that the law's losses hold for
+    candidates = sizes(rules, small, large, text, vocab, conditions.longest_document)
     start = next(
         size for size in candidates if size.d_model == neural_settings(small.model).d_model
     )
 
     def lacks(size: ModelSize) -> str:
-        memory = size.parameters * BYTES_PER_PARAMETER / MEMORY_SHARE
+        memory = size.parameters * rules.bytes_per_parameter / rules.memory_share
         if memory > conditions.memory:
             return f"{byte_size(round(memory))} of memory"
-        needed = TOKENS_PER_PARAMETER * size.active / USEFUL_EPOCHS
+        needed = rules.tokens_per_parameter * size.active / rules.useful_epochs
         if size.active > start.active and conditions.text_tokens < needed:
-            return f"{byte_size(round(needed * BYTES_PER_TOKEN))} of text"
-        if conditions.flops < least_flops(size, start):
-            return f"{conditions.hours * least_flops(size, start) / conditions.flops:.2g} h"
+            return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
+        least = least_flops(family, size, start)
+        if family.law is None and conditions.flops < least:
+            return f"{conditions.hours * least / conditions.flops:.2g} h"
         return ""
 
-    chosen = ([candidates[0]] + [size for size in candidates if not lacks(size)])[-1]
+    fitting = [size for size in candidates if not lacks(size)] or candidates[:1]
+    if family.law is not None:
+        return _best_size(conditions, fitting)
+    chosen = fitting[-1]
     larger = [size for size in candidates if size.active > chosen.active]
     return chosen, f"{larger[0].d_model} would need {lacks(larger[0])}" if larger else "the largest"
 
 
-def least_flops(size: ModelSize, start: ModelSize) -> float:
+def _best_size(conditions: Conditions, sizes: Sequence[ModelSize]) -> tuple[ModelSize, str]:
+    """Return the size of the lowest loss by the family's scaling law, and why."""
+    family = conditions.law
+    amounts = [amounts_of(conditions, size) for size in sizes]
+    losses = [family.law_forecast(one).value or math.inf for one in amounts]
+    best = min(range(len(sizes)), key=losses.__getitem__)
+    others = [f"{sizes[n].d_model} {losses[n]:.3f}" for n in (best - 1, best + 1)
+              if 0 <= n < len(sizes)]  # fmt: skip
+    why = f"the lowest loss by the law of {family.file}, {losses[best]:.3f}"
+    return sizes[best], why + (f"; {', '.join(others)}" if others else "")
+
+
+def least_flops(family: FamilyLaw, size: ModelSize, start: ModelSize) -> float:
     """Return the smallest budget that a size is chosen for.
 
     Args:
+        family: the file of the family.
         size: the size.
         start: the small recipe's.
     """
     if size.active <= start.active:
-        return SMALL_FLOPS * size.active / start.active
-    return TOKENS_PER_PARAMETER * size.active * size.flops_per_token
+        return family.rules.small_flops * size.active / start.active
+    return family.rules.tokens_per_parameter * size.active * size.flops_per_token
 
 
 def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
@@ -263,21 +264,26 @@ def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
 def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> list[Choice]:
     """Return the choices of the model's shape and the rows; `why` is the width's reason."""
     model = neural_settings(small.model)
-    name, factor = FAMILIES[conditions.family].small, size.d_model / model.d_model
+    name, factor = conditions.law.small, size.d_model / model.d_model
     proportion = f"the proportions of {name}"
     if factor == 1:
         why = f"as {name}; {why}"
+    each = f"{size.d_model / size.layers:.0f} of width each" if size.heads else f"as {name}"
     choices = [
         Choice("model.d_model", size.d_model, why),
-        Choice("model.layers", size.layers, f"{size.d_model / size.layers:.0f} of width each"),
-        Choice("model.heads", size.heads, f"{size.d_model / size.heads:.0f} of width each"),
-        Choice("model.d_ff", size.d_ff, proportion),
+        Choice("model.layers", size.layers, each),
     ]
+    if size.heads:
+        each = f"{size.d_model / size.heads:.0f} of width each"
+        choices.append(Choice("model.heads", size.heads, each))
+        choices.append(Choice("model.d_ff", size.d_ff, proportion))
     if model.init in ("bert", "gpt2"):
         std = _rounded(model.init_std / math.sqrt(factor))
         choices.append(Choice("model.init_std", std, "with 1 / sqrt(d_model)"))
-    longer = "with d_model, so that attention's share of the cost stays"
-    if conditions.document_tokens is not None:
+    longer = f"as {name}"
+    if size.heads:
+        longer = "with d_model, so that attention's share of the cost stays"
+    if size.heads and conditions.document_tokens is not None:
         median, longest = conditions.document_tokens
         longer += f"; half of the documents have more than {median:,.0f} tokens"
         if longest <= size.length:
@@ -290,19 +296,17 @@ def _regularisation(
 ) -> list[Choice]:
     """Return the choices that keep a repeated text from being memorised."""
     epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
-    read = f"the text is read {epochs:.2g} times"
-    is_repeated = epochs > GOOD_EPOCHS
-    dropout = model.dropout
-    if is_repeated:
-        dropout = max(dropout, DROPOUT[epochs > USEFUL_EPOCHS])
-        read += f", more than {USEFUL_EPOCHS if epochs > USEFUL_EPOCHS else GOOD_EPOCHS}"
-    choices = [
-        Choice("model.dropout", dropout, read),
-        Choice("model.attention_dropout", dropout, read),
-    ]
-    decay = getattr(small.optimizer, "decay", None)
+    rules, read = conditions.law.rules, f"the text is read {epochs:.2g} times"
+    dropout, decay = model.dropout, getattr(small.optimizer, "decay", None)
+    if epochs >= rules.repeated_epochs:
+        if rules.repeated_decay > (decay or 0.0) or rules.repeated_dropout > dropout:
+            read += f"; from {rules.repeated_epochs:g} on, this keeps it from being memorised"
+        dropout = max(dropout, rules.repeated_dropout)
+        decay = None if decay is None else max(decay, rules.repeated_decay)
+    choices = [Choice("model.dropout", dropout, read)]
+    if hasattr(model, "attention_dropout"):
+        choices.append(Choice("model.attention_dropout", dropout, read))
     if decay is not None:
-        decay = max(decay, REPEATED_DECAY) if is_repeated else decay
         choices.append(Choice("optimizer.decay", decay, read))
     return choices
 
@@ -312,12 +316,12 @@ def _training(
 ) -> list[Choice]:
     """Return the choices of batch, learning rate, first embeddings and warm-up."""
     # The batch: the small recipe's, times a power of two.
-    first = small.rows_per_step * small.packing.length
-    growth = math.sqrt(tokens / SMALL_BATCH_TOKENS)
-    speed = conditions.training_flops_per_second / size.flops_per_token
-    busy = speed * LAYER_SECONDS * size.layers / first
+    rules, first = conditions.law.rules, small.rows_per_step * small.packing.length
+    growth = math.sqrt(tokens / rules.batch_tokens)
+    # In how many of the hours steps of so few rows would only keep the device waiting.
+    busy = tokens / first * rules.layer_seconds * size.layers / (3600 * conditions.hours)
     target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
-    rows = max(1, math.floor(min(target, tokens / LEAST_STEPS) / size.length))
+    rows = max(1, math.floor(min(target, tokens / rules.least_steps) / size.length))
     step = rows * size.length
     steps = tokens / step
     why = f"{step:,} tokens a step"
@@ -327,29 +331,36 @@ def _training(
     if counted := getattr(small.train.embedding_init, "tokens", None):
         setting, value = "train.embedding_init.tokens", counted
         why = "tokens that the first embeddings are counted from, in seconds"
-        if conditions.hours < VECTORS_HOURS:
+        if conditions.hours < rules.vectors_hours:
             setting, value = "train.embedding_init", "random"
             why = "counting first embeddings would take much of so short a time"
         choices.append(Choice(setting, value, why))
     # Settings that only some optimizers and schedules have.
     beta2 = getattr(small.optimizer, "beta2", None)
     if beta2 is not None:
-        least = min(beta2, LEAST_BETA2)
+        least = min(beta2, rules.least_beta2)
         value = _rounded(max(least, beta2 ** (step / first)), 4)
         choices.append(Choice("optimizer.beta2", value, "a memory of equally many tokens"))
     warmup = getattr(small.schedule, "warmup", None)
     if warmup is not None and not warmup.steps:
-        share = _rounded(min(warmup.share, MOST_WARMUP_STEPS / steps))
-        why = f"at most {MOST_WARMUP_STEPS:,} steps"
+        share = _rounded(min(warmup.share, rules.most_warmup_steps / steps))
+        why = f"at most {rules.most_warmup_steps:,} steps"
         choices.append(Choice("schedule.warmup.share", share, why))
     return choices
 
 
 def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     """Return the choice of the learning rate, by width."""
-    family, width = FAMILIES[conditions.family], neural_settings(small.model).d_model
-    rate, why = small.optimizer.lr * width / size.d_model, "with 1 / d_model"
-    if family.narrow_keeps_rate and size.d_model < width and conditions.hours >= VECTORS_HOURS:
+    family, width = conditions.law, neural_settings(small.model).d_model
+    rules = family.rules
+    exponent = rules.rate_exponent
+    rate = small.optimizer.lr * width / size.d_model
+    why = "with 1 / d_model"
+    if exponent != 1:
+        rate = small.optimizer.lr * (width / size.d_model) ** exponent
+        why += f" ** {exponent:g}"
+    is_long = conditions.hours >= rules.vectors_hours
+    if rules.narrow_keeps_rate and size.d_model < width and is_long:
         rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
     return Choice("optimizer.lr", _rounded(rate), why)
 
@@ -357,11 +368,11 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
     """Return the budget: the hours, or epochs where more of them add nothing."""
     if tokens < most:
-        why = f"as given; chosen for {power(conditions.flops_per_second)} FLOP/s of products"
+        why = f"as given; chosen for {power(conditions.training_flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)
     why = "further epochs of so little text would add nothing; a slow machine may take longer than "
     why += "the hours for these"
-    return Choice("train.epochs", float(MOST_EPOCHS), why)
+    return Choice("train.epochs", conditions.law.rules.most_epochs, why)
 
 
 def _rounded(value: float, digits: int = 3) -> float:

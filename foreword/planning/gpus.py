@@ -77,8 +77,9 @@ def find_gpu(words: str) -> tuple[str, GPU]:
         by_name = shipped()
         if name.lower() not in by_name:
             raise UserError(
-                f"--gpu: '{name}' is none of {', '.join(by_name)}, nor numbers as in "
-                f"memory_gb=16,bf16_tflops=65{nearest(name.lower(), by_name)}"
+                f"--gpu: there is no '{name}'{nearest(name.lower(), by_name)}; "
+                "give its numbers, as in memory_gb=16,bf16_tflops=65, or add it to "
+                f"{'/'.join(FILE.parts[-3:])}"
             )
         table = dict(by_name[name.lower()])
     try:

@@ -61,6 +61,7 @@ def branch(start: Path, out: Path, budget: Budget | None, assignments: Sequence[
         log.rewind(out, state.spent.steps, keeps_stages=False)
         origin = {"run": str(folder.resolve()), "checkpoint": saved.name}
         noted = {**run.noted, **provenance.make_provenance(recipe), "branched": origin}
+        noted.pop("forecast", None)  # of another budget
         noted |= {"texts": _texts(run), "heldout": []}
         provenance.write_files(out, noted, recipe)
 

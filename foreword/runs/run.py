@@ -108,7 +108,7 @@ def start(
     run: Path,
     starting_model: StartingModel | None = None,
     machines: int = 1,
-    dial: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the run folder: `run.json` first, the recipe last.
 
@@ -118,7 +118,7 @@ def start(
         run: the run folder.
         starting_model: a trained model to continue from.
         machines: number of machines like this one that may share the training.
-        dial: the conditions and choices that the recipe was derived from, if it was.
+        notes: further fields of `run.json`: what the recipe was derived from, what is expected.
 
     Raises:
         UserError: the folder is not empty or in use, or as `require_possible`.
@@ -136,7 +136,7 @@ def start(
     if inputs.shared_embeddings is not None:
         state[first_embeddings.SHARED] = str(inputs.shared_embeddings.resolve())
     state |= starting_model.provenance if starting_model is not None else {}
-    state |= {"dial": dict(dial)} if dial is not None else {}
+    state |= notes or {}
     with starting(run):
         for name in StartingModel.WRITES:  # left by a run killed at its start
             shutil.rmtree(run / name, ignore_errors=True)
@@ -340,7 +340,19 @@ def train_run(
         _begin(run, loop, setup, reporter, has_begun=has_begun)
         reporter.stage(TRAINING)
         with _stopping_in_one_line(folder, loop, setup), saver, stops_on_signals(loop):
-            return loop.train()
+            is_done = loop.train()
+        if is_done and processes.is_first():
+            _note_result(run)
+        return is_done
+
+
+def _note_result(run: Run) -> None:
+    """Note the last held-out loss beside the forecast that was written before the first step."""
+    forecast = run.noted.get("forecast")
+    heldout = [record for record in log.read(run.folder) if record["kind"] == "heldout"]
+    if forecast and heldout:
+        name = "bits_per_byte" if forecast.get("unit") == "bits per byte" else "loss"
+        run.note(forecast={**forecast, "result": heldout[-1].get(name)})
 
 
 def _set_up(

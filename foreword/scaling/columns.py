@@ -19,6 +19,8 @@ class RunColumns:
         checkpoint: column that tells the measurements of a run apart; default: checkpoint.
         run: column of the run's name; default: run.
         tokenizer: column of the tokenizer; default: tokenizer.
+        vocabulary: column of its number of tokens, for the law's file; default: vocabulary.
+        loss_unit: column of the loss's unit, for the law's file; default: unit.
         parameters_without_embeddings: column of a second count, which gets a law too; default:
             parameters_without_embeddings.
         unigram: column of the loss of token frequencies alone, at which runs are left out; default:
@@ -37,6 +39,8 @@ class RunColumns:
     checkpoint: str = ""
     run: str = ""
     tokenizer: str = ""
+    vocabulary: str = ""
+    loss_unit: str = ""
     parameters_without_embeddings: str = ""
     unigram: str = ""
     unique_tokens: str = ""

@@ -143,8 +143,14 @@ class FamilyFit:
         """The log of each loss over the direct fit's, (runs,)."""
         return np.asarray(np.log(self.runs.loss / self.predicted))
 
-    def law(self, unit: str, text: str = "", machine: str = "") -> Law | None:
-        """Return the direct fit as a law to keep; None if it was refused."""
+    def law(self, unit: str = "", text: str = "", machine: str = "") -> Law | None:
+        """Return the direct fit as a law to keep; None if it was refused.
+
+        Args:
+            unit: of the loss; "" for that of the table, or nats per token.
+            text: that was trained on.
+            machine: that trained.
+        """
         if self.methods["direct"].refused:
             return None
         step = max(1, len(self.resampled) // KEPT)
@@ -155,10 +161,11 @@ class FamilyFit:
             self.values,
             kept,
             seed_noise=self.seed_noise,
-            unit=unit,
+            unit=unit or self.runs.unit or "nats per token",
             parameters=self.counted,
             smallest_flops=float(flops.min()),
             largest_flops=float(flops.max()),
+            vocabulary=self.runs.vocabulary,
             text=text,
             machine=machine,
         )

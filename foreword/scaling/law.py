@@ -63,6 +63,7 @@ class Law:
         parameters: which are counted: "all" or "without embeddings".
         smallest_flops: of the runs fitted.
         largest_flops: of the runs fitted.
+        vocabulary: tokens of the tokenizer; None if unknown.
         text: that it was measured on.
         machine: that it was measured on.
     """
@@ -79,6 +80,7 @@ class Law:
     parameters: str = "all"
     smallest_flops: float = 0.0
     largest_flops: float = 0.0
+    vocabulary: int | None = None
     text: str = ""
     machine: str = ""
 

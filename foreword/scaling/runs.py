@@ -35,7 +35,7 @@ ALIASES = {
     "epochs": (),
 }
 NUMBERS = tuple(ALIASES)
-TEXTS = ("family", "seed", "checkpoint", "run", "tokenizer")
+ALIASES |= {"loss_unit": ("unit",), "vocabulary": ("vocab", "vocab_size")}  # texts
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Runs:
         cell: number of the size and budget, (items,); seeds share it.
         without_embeddings: parameters without embeddings, (items,), or None.
         unique_tokens: of the text, (items,), or None.
+        vocabulary: tokens of the tokenizer; None if unknown or not the same in all.
+        unit: of the loss; "" if unknown.
         notes: what was derived or left unread.
     """
 
@@ -64,6 +66,8 @@ class Runs:
     cell: Array
     without_embeddings: Array | None = None
     unique_tokens: Array | None = None
+    vocabulary: int | None = None
+    unit: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -256,11 +260,12 @@ def _family(
             sources = [sources[int(n)] for n in kept]
         if not len(arrays["loss"]):
             raise UserError(f"{of_family}no run has learned more than the frequency of tokens")
-    if len(names := sorted(set(values.get("tokenizer", ())))) > 1:
-        raise UserError(
-            f"{of_family}runs of several tokenizers ({', '.join(names)}), whose losses do not "
-            "compare; fit each apart, as a family"
-        )
+    for column, what in (("tokenizer", "tokenizers"), ("loss_unit", "units")):
+        if len(names := sorted(set(values.get(column, ())))) > 1:
+            raise UserError(
+                f"{of_family}runs of several {what} ({', '.join(names)}), whose losses do not "
+                "compare; fit each apart, as a family"
+            )
     # Each row is another run, seed or checkpoint.
     keys = ("parameters", "tokens", "flops", "unique_tokens", "seed", "checkpoint", "run")
     told_apart = [values[key] for key in keys if key in values]
@@ -290,6 +295,7 @@ def _family(
     else:
         run = np.arange(count)
     cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
+    vocabularies = {int(v) for v in values.get("vocabulary", ()) if v.isdigit()}
     if "unique_tokens" in arrays:
         cell = _numbered(list(zip(cell, arrays["unique_tokens"], strict=True)))
     return Runs(
@@ -302,6 +308,8 @@ def _family(
         cell,
         arrays.get("parameters_without_embeddings"),
         arrays.get("unique_tokens"),
+        vocabularies.pop() if len(vocabularies) == 1 else None,
+        next(iter(values.get("loss_unit", ())), ""),
         notes,
     )
 

@@ -17,23 +17,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plans:
-    """GPUs to plan for, and what to assume.
+class OnGpus:
+    """GPUs to plan for, which need not be here.
 
     Attributes:
-        gpus: plan for this many GPUs that need not be here, without text.
+        gpus: plan for this many GPUs that need not be here.
         gpu: which GPU: h100 (default), a100-80, rtx4090, ...; other numbers: h100,memory_gb=96; or
             another one: memory_gb=16,bf16_tflops=65.
-        utilisation: share of its peak rate; default 0.4.
+        utilisation: share of its peak rate; default 0.4, in 'plan' that of the law files.
         price: dollars for an hour of a GPU; default: not shown.
-        storage_gb_s: speed of writing checkpoints, GB/s; default 1.
-        failure_hours: GPU-hours between failures; default 51,000, as of Llama 3.
     """
 
     gpus: Count | None = None
     gpu: str | None = None
     utilisation: PositiveShare | None = None
     price: NonNegative | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plans(OnGpus):
+    """What else to assume of GPUs.
+
+    Attributes:
+        storage_gb_s: speed of writing checkpoints, GB/s; default 1.
+        failure_hours: GPU-hours between failures; default 51,000, as of Llama 3.
+    """
+
     storage_gb_s: Positive | None = None
     failure_hours: Positive | None = None
 

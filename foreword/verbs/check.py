@@ -210,7 +210,7 @@ def _dial(dial: Dial, recipe: Recipe) -> list[Part]:
             reason = f"--set; the dial has {_value(value)}"
             overruled = ". This and the reasons are for the dial's own values, without --set"
         rows.append({"setting": choice.setting, "value": _value(actual), "why": reason})
-    facts = Facts({"expected loss": dial.expected + overruled})
+    facts = Facts({"expected loss": f"{dial.expected}{overruled}"})
     return [ResultTable(rows, dial.title), facts, Text("")]
 
 

@@ -90,6 +90,7 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
     @contextmanager
     def _started(self, request: RunRequest, progress: ProgressDisplay) -> Iterator[None]:
         """Create a run folder to train in; a run that cannot begin leaves nothing behind."""
+        from foreword.planning.forecast import forecast_notes
         from foreword.runs import run as running
         from foreword.train import processes
         from foreword.train.device import choose_device
@@ -100,10 +101,12 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
         running.require_free(run)
         request = request.continued(progress.note).extended(progress.note)
         try:
-            facts = None
+            facts = {}
             if request.dial is not None:
-                facts = request.dial.facts
+                facts["dial"] = request.dial.facts
                 progress.note(request.dial.summary)
+            if processes.is_first():
+                facts |= forecast_notes(request)
             recipe, start = request.recipe, request.starting_model
             device = choose_device(recipe.train.device, "train.device")
             machines = processes.memories(device) if recipe.parallel.may_shard else 1

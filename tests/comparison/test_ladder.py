@@ -14,6 +14,9 @@ from foreword.cli.main import run as main
 from foreword.comparison import ladder
 from foreword.comparison.grid import load_grid
 from foreword.comparison.run import Comparison
+from foreword.planning import forecast
+from foreword.planning.laws import Expectation
+from foreword.planning.request import RunRequest
 from foreword.runs.run_folder import Run
 from foreword.train import checkpoint
 from foreword.train.budget import Budget
@@ -54,8 +57,15 @@ def run(grid: str, out: Path, *more: str) -> int:
 
 
 def test_a_ladder_branches_its_budgets_off_one_training(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def expected(request: RunRequest) -> Expectation:
+        return Expectation("bits per byte", "", request.recipe.train.flops)
+
+    monkeypatch.setattr(forecast, "forecast_of", expected)
     grid, out = write(folder), tmp_path / "out"
     assert run(grid, out) == 0, capsys.readouterr().err
     with (out / "runs.csv").open(newline="") as lines:
@@ -69,6 +79,9 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert first < 2 * unigram and unigram < 8
     less, more = (next((out / "runs").glob(f"8-{name}-1/")) for name in ("4e7", "1-2e8"))
     begun = Run(more).noted["branched"]
+    noted = [Run(one).noted["forecast"] for one in (less, more)]  # each before its own training
+    assert [one["value"] for one in noted] == [LESS, MORE]
+    assert noted[0]["result"] != noted[1]["result"]
     assert begun["run"] == str(less.resolve())
     decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
     assert int(begun["checkpoint"][5:]) <= decayed  # from before its decay

@@ -255,15 +255,18 @@ def test_the_best_size_is_that_of_the_lowest_loss_for_any_flops_per_token() -> N
         ({"loss": "-1"}, r"runs.csv:3: loss: must be above 0 and finite, got -1"),
         ({"flops": "inf"}, r"runs.csv:3: flops: must be above 0"),
         ({"parameters": "many"}, r"runs.csv:3: parameters: expected a number, got 'many'"),
+        ({"unit": "bits"}, r"several units \(bits, nats\)"),
         ({"tokenizer": "other"}, r"several tokenizers \(bpe, other\)"),
         ({"parameters": "10", "tokens": "20", "flops": "1e3"}, r"runs.csv:3: the same run as 2"),
     ],
 )
 def test_bad_rows_get_one_line(tmp_path: Path, change: dict[str, str], expected: str) -> None:
     rows = [
-        {"parameters": "10", "tokens": "20", "flops": "1e3", "loss": "3", "tokenizer": "bpe"},
-        {"parameters": "20", "tokens": "20", "flops": "2e3", "loss": "2", "tokenizer": "bpe"},
+        {"parameters": "10", "tokens": "20", "flops": "1e3", "loss": "3"},
+        {"parameters": "20", "tokens": "20", "flops": "2e3", "loss": "2"},
     ]
+    for row in rows:
+        row |= {"tokenizer": "bpe", "unit": "nats"}
     rows[1] |= change
     check_refused(tmp_path, rows, expected)
 

@@ -88,7 +88,7 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
         out: folder of the results; default: TABLE-laws beside the table.
         criterion: of the direct fit: huber (of log loss) or squares (of the loss).
         resamples: resampled tables, for the intervals.
-        unit: of the loss, for the law's file.
+        unit: of the loss, for the law's file; default: that of the table, or nats per token.
         text: that the losses are of, for the law's file.
         machine: that trained, for the law's file.
     """
@@ -98,7 +98,7 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
     _: KW_ONLY
     criterion: Annotated[Criterion, Flag(takes=str)] = "huber"
     resamples: Trainings = 1_000
-    unit: str = "nats per token"
+    unit: str = ""
     text: str = ""
     machine: str = ""
 

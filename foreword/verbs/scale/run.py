@@ -135,12 +135,9 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         if not self.dry_run:
             rows = known if done is None else ladder.rows_of(done.results, family, known)
             ladder.write_rows(out / ladder.ROWS, rows)
-            unit = str(rows[-1].get("unit", "")) if rows else ""
             text = ", ".join(map(str, sizes.data))
             try:
-                laws = Fit(
-                    out / ladder.ROWS, out / "laws", resamples=self.resamples, unit=unit, text=text
-                )()
+                laws = Fit(out / ladder.ROWS, out / "laws", resamples=self.resamples, text=text)()
             except UserError as error:
                 why = f"no laws: {error}"
         return ScaledRuns(out, tuple(rows), laws, "" if laws else why, done, rule)

@@ -1,0 +1,242 @@
+"""`foreword plan`: the families that serve a purpose in some hours, and what more would bring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from foreword.errors import UserError
+from foreword.planning.conditions import dial_of_text, machine, text_bytes
+from foreword.planning.dial import Conditions, Dial, dial
+from foreword.planning.gpus import GPU
+from foreword.planning.laws import Amounts, Expectation, FamilyLaw, laws, sized_families
+from foreword.planning.memory import PROGRAM
+from foreword.planning.timed import STEP_SECONDS, tokens_per_second
+from foreword.runs.counted import row_bytes
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.sizes import least_memory
+from foreword.train.device import choose_device, choose_precision
+
+LEAST_HOURS, MOST_HOURS = 1 / 60, 24 * 365.0
+MORE_BYTES = 10e6
+ALIKE = 1.1  # sizes whose cost differs by less than this factor train equally fast
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to train on.
+
+    Attributes:
+        speed: FLOP/s of matrix products.
+        memory: bytes.
+        source: where the speed is from.
+        share: share of the speed that training reaches; None for the family's own.
+        error: relative error of `share`; None for the family's own.
+        is_here: whether it is this machine, on which steps can be timed.
+    """
+
+    speed: float
+    memory: int
+    source: str
+    share: float | None = None
+    error: float | None = None
+    is_here: bool = False
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Return this machine, measured."""
+        family, law = next(iter(sized_families().items()))
+        found = machine(family, 1.0, load_recipe(law.small))
+        return cls(found.flops_per_second, found.memory, "measured here", is_here=True)
+
+    @classmethod
+    def of_gpus(cls, name: str, gpu: GPU, gpus: int, share: float | None) -> Machine:
+        """Return some GPUs of the list, each of which holds the whole model."""
+        rules = next(iter(laws().values())).rules
+        speed, memory = gpus * gpu.flops_per_second, round(1e9 * gpu.memory_gb)
+        source = f"{gpus} x {name}: {gpu.source}"
+        return cls(speed, memory, source, share or rules.gpu_share, rules.gpu_error)
+
+    def conditions(self, family: str, folder: str) -> Conditions:
+        """Return the conditions of a family for an hour, which yet lack the text."""
+        speed = self.speed
+        if self.share is not None:
+            speed *= self.share / sized_families(folder)[family].speed
+        return Conditions(family, 1.0, speed, 1e15, self.memory, laws=folder)
+
+    def timed(self, made: Dial) -> tuple[Conditions, float, str]:
+        """Return conditions of a dial with the speed that its recipe has here, timed.
+
+        Returns:
+            The conditions, the relative error of the speed, and where it is from. Without a machine
+            to time on, or for steps that take too long, the speed is a share of that of products.
+        """
+        given, law, recipe = made.conditions, made.conditions.law, made.recipe()
+        step = recipe.rows_per_step * recipe.packing.length * made.size.flops_per_token
+        share = law.speed if self.share is None else self.share
+        error = law.speed_error if self.error is None else self.error
+        is_short = step < 2 * STEP_SECONDS * given.training_flops_per_second
+        timed = tokens_per_second(recipe) if self.is_here and is_short else None
+        if timed is None:
+            file = law.sources["speed"] if self.share is None else law.sources["gpu_share"]
+            return given, error, f"{share:g} of that of products ({file}), {self.source}"
+        tokens, error = timed
+        products = tokens * made.size.flops_per_token / law.speed
+        why = f"timed here on steps of {made.size.d_model} x {made.size.layers}"
+        return replace(given, flops_per_second=products), error, why
+
+
+@dataclass(frozen=True)
+class FamilyPlan:
+    """What a family would do in the hours.
+
+    Attributes:
+        family: its name.
+        score: what one of its models scored at the purpose, and half of the 95 % interval; () if
+            that was not measured, or the loss is what counts.
+        expected: the loss.
+        recipe: what would be trained.
+        law: the file of the family.
+        dial: how it was chosen; None of counted tables.
+        error: relative error of the speed; None if the budget does not depend on it.
+        speed: where the speed is from.
+    """
+
+    family: str
+    score: tuple[float, ...]
+    expected: Expectation
+    recipe: Recipe
+    law: FamilyLaw
+    dial: Dial | None = None
+    error: float | None = None
+    speed: str = ""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that training holds, about, with all rows of a step at once."""
+        train = self.recipe.train
+        device = choose_device(train.device, "train.device")
+        row = row_bytes(self.recipe, choose_precision(train.precision, device))
+        others = sum(least_memory(self.recipe).values())
+        return PROGRAM + others + row * (self.recipe.rows_per_step - 1)
+
+    def changes(self) -> Iterator[tuple[str, Dial]]:
+        """Yield what half and double the budget, and more text, would lead to."""
+        if self.dial is None:
+            return
+        given = self.dial.conditions
+        for name, factor in (("half the hours", 0.5), ("double the hours", 2.0)):
+            yield name, with_error(dial(replace(given, hours=factor * given.hours)), self.error)
+        more = replace(given, text_bytes=given.text_bytes + MORE_BYTES)
+        yield "10 MB more text", with_error(dial(more), self.error)
+
+
+def with_error(made: Dial, error: float | None) -> Dial:
+    """Return a dial whose expected loss has an interval for the speed of the machine."""
+    return replace(made, expected=made.conditions.law.expect(made.amounts, error))
+
+
+def hours_to_reach(plan: FamilyPlan, loss: float) -> float | None:
+    """Return the hours in which a network is expected to have a loss, about; None if in none."""
+    assert plan.dial is not None
+    hours = plan.dial.conditions.hours
+    while (hours := 1.25 * hours) <= MOST_HOURS:
+        made = dial(replace(plan.dial.conditions, hours=hours))
+        if made.expected.value is not None and made.expected.value < loss:
+            return hours
+        if made.choices[-1].setting == "train.epochs":
+            return None
+    return None
+
+
+def plan_families(
+    texts: Sequence[str],
+    trained_on: Machine,
+    hours_of: Callable[[Conditions], float],
+    purpose: str,
+    family: str | None,
+    folder: str = "",
+    *,
+    is_timed: bool = True,
+) -> list[FamilyPlan]:
+    """Return the plans of the families, the one to choose first.
+
+    Args:
+        texts: files, folders, globs; or a folder of prepared text.
+        trained_on: the machine.
+        hours_of: the budget in hours, of conditions for an hour.
+        purpose: what the model is for.
+        family: the only family to plan; None for all that serve the purpose.
+        folder: law files of the user's own; "" for none.
+        is_timed: whether the loss depends on the speed: the budget is in hours.
+
+    Raises:
+        UserError: there is no such text or family, or it is too little for a row.
+    """
+    known = laws(folder)
+    serving = {name: law for name, law in known.items() if purpose in law.scores}
+    names = [name for name, law in serving.items() if law.has_losses or law.scores[purpose]]
+    if family and purpose and family not in serving:
+        raise UserError(f"--family: {family} does not {purpose}; {', '.join(names)} do")
+    plans = []
+    for name in [family] if family else names:
+        law = known[name]
+        score, recipe = law.scores.get(purpose, ()), load_recipe(law.small)
+        if not law.large:
+            size = text_bytes(texts, recipe.read)
+            tokens = law.rules.tokens(size)
+            counted = Amounts(0.0, 0, 0, 1.0, recipe.tokenizer.vocab, tokens, size)
+            plans.append(FamilyPlan(name, score, law.expect(counted), recipe, law))
+            continue
+        hour = trained_on.conditions(name, folder)
+        made = dial_of_text(replace(hour, hours=_possible(hours_of(hour))), texts)
+        _require_row(made)
+        # The speed depends on the size, and the size on the speed.
+        for _ in range(2):
+            before = made.size
+            conditions, error, speed = trained_on.timed(made)
+            conditions = replace(
+                conditions, hours=_possible(hours_of(replace(conditions, hours=1.0)))
+            )
+            made = dial(conditions)
+            ratio = made.size.flops_per_token / before.flops_per_token
+            if 1 / ALIKE < ratio < ALIKE:
+                break
+        known_error = error if is_timed else None
+        made = with_error(made, known_error)
+        plan = FamilyPlan(name, score, made.expected, made.recipe(), law, made, known_error, speed)
+        plans.append(plan)
+    return _ordered(plans)
+
+
+def _possible(hours: float) -> float:
+    """Return hours, if a plan can be made for them."""
+    if not LEAST_HOURS <= hours <= MOST_HOURS:
+        raise UserError(f"{hours:g} hours: a plan is for a minute (0.017 hours) to a year (8,760)")
+    return hours
+
+
+def _require_row(made: Dial) -> None:
+    tokens, length = made.conditions.text_tokens, made.size.length
+    if tokens < length:
+        raise UserError(
+            f"--data: the text has about {tokens:,.0f} tokens, less than one row of {length:,}; "
+            "give more text"
+        )
+
+
+def _ordered(plans: list[FamilyPlan]) -> list[FamilyPlan]:
+    """Return plans by what they scored at the purpose; those without scores by the loss.
+
+    Counts suffice where they are known to: a network whose loss is not known comes first.
+    """
+    is_one_unit = len({plan.expected.unit for plan in plans}) == 1
+
+    def key(plan: FamilyPlan) -> tuple[float, float]:
+        value = plan.expected.value
+        if value is None:
+            value = math.inf if plan.dial is None else -math.inf
+        return -plan.score[0] if plan.score else 0.0, value if is_one_unit else 0.0
+
+    return sorted(plans, key=key)

@@ -1,0 +1,305 @@
+"""`foreword plan`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foreword.disk import atomic
+from foreword.display.results import Facts, Output, Part, Remark, ResultTable
+from foreword.errors import UserError, nearest, quoted_command
+from foreword.formatting import byte_size, duration, figure, power, quantity
+from foreword.settings.ranges import Flops, Hours
+from foreword.verbs._arguments import paths
+from foreword.verbs._contract import Flag, PathName, Paths, Verb
+from foreword.verbs._plan import OnGpus
+
+if TYPE_CHECKING:
+    from foreword.planning.budget_plan import FamilyPlan, Machine
+    from foreword.planning.dial import Conditions, Dial
+    from foreword.planning.laws import Expectation
+
+
+@dataclass(frozen=True)
+class Plan(OnGpus, Verb[Output]):
+    """Choose family, size and training for some hours and a text, and say what loss to expect.
+
+        foreword.plan("books/", hours=24, purpose="classify")
+
+    Figures come from the law files (recipes/laws/, or --laws), which name their sources, and from
+    the speed of a few steps on this machine, or of --gpus. With --out, the recipe is written for
+    'pretrain'. With --record, the forecasts that runs noted before their first step are shown
+    beside their results.
+
+    Attributes:
+        data: text files, folders or globs; or a folder of 'prepare'.
+        more: more text, as a shell expands a glob; with --record more runs.
+        hours: the budget in hours of training.
+        flops: the budget in FLOPs.
+        family: encoder, decoder, encoder_decoder, lstm or ngram; default: all that serve the
+            purpose.
+        purpose: what the model is for: classify, tag, generate, fill or answer.
+        laws: folder with law files of your own, such as 'scale fit' writes.
+        out: recipe file to write.
+        record: runs, or folders of them, whose forecasts are compared with their results.
+    """
+
+    data: Paths | None = None
+    _: KW_ONLY
+    more: Annotated[Paths, Flag(is_argument=True, is_command_only=True, takes=list[str])] = ()
+    hours: Hours | None = None
+    flops: Flops | None = None
+    family: str | None = None
+    purpose: Annotated[str | None, Flag(("--for",))] = None
+    laws: PathName | None = None
+    out: PathName | None = None
+    record: Paths | None = None
+
+    def __call__(self) -> Output:
+        if self.record is not None:
+            names = ("data", "hours", "flops", "family", "purpose", "laws", "out", "gpus", "gpu")
+            self.refuse(names, "cannot be combined with --record")
+            return _record((*paths(self.record), *paths(self.more)))
+        from foreword.planning.budget_plan import plan_families
+        from foreword.planning.laws import laws
+
+        texts = (*paths(self.data), *paths(self.more))
+        if not texts:
+            raise UserError("--data: name the text: files, folders or globs")
+        if (self.hours is None) == (self.flops is None):
+            raise UserError("give --hours, as in --hours 24, or --flops")
+        folder = "" if self.laws is None else str(self.laws)
+        known = laws(folder)
+        purposes = list(next(iter(known.values())).purposes)
+        if self.family is not None and self.family not in known:
+            raise UserError(
+                f"--family: there is no '{self.family}'{nearest(self.family, list(known))}"
+            )
+        if self.purpose is not None and self.purpose not in purposes:
+            raise UserError(f"--for: there is no '{self.purpose}'{nearest(self.purpose, purposes)}")
+        if self.family is None and self.purpose is None:
+            raise UserError(
+                f"--for: say what the model is for, one of {', '.join(purposes)}; or name a "
+                "--family"
+            )
+        if self.out is not None:
+            atomic.require_writable(Path(self.out), is_folder=False)
+        machine, is_timed = self._machine(), self.flops is None
+        plans = plan_families(
+            *(texts, machine, self._hours_of, self.purpose or "", self.family, folder),
+            is_timed=is_timed,
+        )
+        best = plans[0]
+        if self.out is not None:
+            atomic.write_text(Path(self.out), self._recipe(best))
+        return Output(self._parts(plans, texts), self._content(plans, machine))
+
+    def _machine(self) -> Machine:
+        """Return what to train on: this machine, or GPUs of the list."""
+        from foreword.planning.budget_plan import Machine
+        from foreword.planning.gpus import find_gpu
+
+        if self.gpu is None and self.gpus is None:
+            self.refuse(["utilisation"], "requires --gpus or --gpu")
+            return Machine.here()
+        name, gpu = find_gpu(self.gpu or "h100")
+        return Machine.of_gpus(name, gpu, self.gpus or 1, self.utilisation)
+
+    def _hours_of(self, hour: Conditions) -> float:
+        """Return the hours of the budget, of conditions for an hour."""
+        return self.hours if self.hours is not None else (self.flops or 0.0) / hour.flops
+
+    def _recipe(self, plan: FamilyPlan) -> str:
+        """Return the recipe with the budget, as TOML."""
+        from foreword.train.budget import Budget
+
+        recipe = plan.recipe
+        if self.flops is not None and recipe.train.hours is not None:
+            train = Budget("flops", self.flops).applied_to(recipe.train)
+            recipe = replace(recipe, train=train)
+        return recipe.dumps()
+
+    def _parts(self, plans: list[FamilyPlan], texts: tuple[str, ...]) -> list[Part]:
+        """Return the plan as people read it."""
+        best, parts = plans[0], list[Part]()
+        if len(plans) > 1:
+            rows = [_family_row(plan) for plan in plans]
+            parts.append(ResultTable(rows, f"families to {self.purpose}"))
+            parts.append(Remark(_why(plans, self.purpose or "")))
+        title = best.family if best.dial is None else best.dial.title
+        parts.append(ResultTable(self._settings(best), title))
+        if best.dial is not None:
+            rows = [_change("as given", best.dial, best.dial)]
+            rows += [_change(name, made, best.dial) for name, made in best.changes()]
+            parts.append(ResultTable(rows, "what more would bring"))
+        if self.out is None:
+            return [*parts, Remark("--out plan.toml writes the recipe, which 'pretrain' trains")]
+        command = quoted_command("pretrain", self.out, "--data", *texts, "--out", "RUN")
+        return [*parts, Facts({"recipe": self.out, "train": command})]
+
+    def _settings(self, plan: FamilyPlan) -> list[dict[str, str]]:
+        """Return the rows of the plan: setting, value, where it is from."""
+        made, law, expected = plan.dial, plan.law, plan.expected
+        rows = [("expected loss", _loss(expected), expected.why)]
+        if expected.value is not None:
+            rows = [("expected loss", _loss(expected), f"{expected.source}: {expected.why}")]
+            missing = {"seed": "its noise was not measured", "machine": "the loss is not of a time"}
+            parts = {"fit": expected.fit, "seed": expected.seed, "machine": expected.machine}
+            for name, part in parts.items():
+                shown = "not counted" if part is None else (
+                    f"-{figure(expected.value - part[0], 2)} "
+                    f"+{figure(part[1] - expected.value, 2)}")  # fmt: skip
+                rows.append((f"  by {name}", shown, missing.get(name, "") if part is None else ""))
+        if made is None:
+            rows.append(("recipe", law.small, law.file))
+            return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
+        given, hours = made.conditions, made.conditions.hours
+        epochs, seconds = made.tokens / given.text_tokens, made.seconds
+        speed = given.training_flops_per_second
+        whole = f"of {duration(3600 * hours)}"
+        if made.choices[-1].setting == "train.epochs":
+            whole += f": more than {law.rules.most_epochs:g} epochs add nothing; more text would"
+        rows += [
+            ("parameters", quantity(made.size.parameters),
+             f"{made.size.layers} layers of {made.size.d_model}"),
+            ("tokens", f"{quantity(made.tokens)}, {epochs:.2g} epochs",
+             f"about {quantity(given.text_tokens)} tokens of text"),
+            ("time", duration(seconds), whole),
+            ("speed", f"{power(speed)} FLOP/s", plan.speed),
+            ("FLOPs", power(made.tokens * made.size.flops_per_token), "tokens and size"),
+            ("memory", byte_size(plan.memory), "counted, with all rows of a step at once"),
+        ]  # fmt: skip
+        if self.price is not None:
+            cost = self.price * (self.gpus or 1) * seconds / 3600
+            rows.append(("cost", f"{cost:,.2f} dollars", f"--price {self.price:g} an hour each"))
+        for choice in made.choices:
+            shown = choice.value if isinstance(choice.value, str) else f"{choice.value:,.6g}"
+            rows.append((choice.setting, shown, choice.reason))
+        return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
+
+    def _content(self, plans: list[FamilyPlan], machine: Machine) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        best = plans[0]
+        changes = {name: made.facts | {"forecast": made.expected.figures()}
+                   for name, made in best.changes()}  # fmt: skip
+        return {
+            "family": best.family,
+            "forecast": best.expected.figures(),
+            "dial": None if best.dial is None else best.dial.facts,
+            "machine": asdict(machine),
+            "families": {
+                plan.family: plan.expected.figures() | {"score": plan.score} for plan in plans
+            },
+            "changes": changes,
+            "recipe": None if self.out is None else str(self.out),
+        }
+
+
+def _interval(expected: Expectation) -> str:
+    if expected.interval is None:
+        return ""
+    low, high = expected.interval
+    return f"{figure(low)} to {figure(high)}"
+
+
+def _loss(expected: Expectation) -> str:
+    if expected.value is None:
+        return "not known"
+    return f"{figure(expected.value)} {expected.unit}, {_interval(expected)}"
+
+
+def _score(plan: FamilyPlan) -> str:
+    return "{:.3f} ± {:.3f}".format(*plan.score) if plan.score else ""
+
+
+def _family_row(plan: FamilyPlan) -> dict[str, str]:
+    made = plan.dial
+    row = {
+        "family": plan.family,
+        "expected loss": _loss(plan.expected),
+        "parameters": "" if made is None else quantity(made.size.parameters),
+        "tokens": "" if made is None else quantity(made.tokens),
+        "time": "seconds" if made is None else duration(made.seconds),
+    }
+    return {**row, "score": _score(plan)} if plan.score else row
+
+
+def _why(plans: list[FamilyPlan], purpose: str) -> str:
+    """Return the reason of the choice."""
+    from foreword.planning.budget_plan import hours_to_reach
+
+    best, law = plans[0], plans[0].law
+    others = [plan for plan in plans[1:] if plan.score]
+    if best.score:
+        apart = [
+            plan.family for plan in others
+            if best.score[0] - plan.score[0] > math.hypot(best.score[1], plan.score[1])
+        ]  # fmt: skip
+        line = f"{best.family}: the highest score of models of one budget, {law.purposes[purpose]} "
+        line += f"({law.sources['scores']})"
+        if len(apart) < len(others):
+            near = [plan.family for plan in others if plan.family not in apart]
+            line += f"; it does not tell it from {' and '.join(near)}"
+        return f"{line}. Losses of different units do not compare"
+    if unknown := [plan.family for plan in plans if plan.expected.value is None]:
+        return f"{best.family}; the loss of {' and '.join(unknown)} is not known here"
+    if best.dial is None:
+        line = f"{best.family} suffices: counting, in seconds, is expected to reach a lower loss "
+        line += f"than {plans[1].family} in this budget"
+        hours = hours_to_reach(plans[1], best.expected.value or 0.0)
+        more = "no time here, with this text, is expected to change that"
+        if hours is not None:
+            more = f"that would take it about {hours:,.2g} hours"
+        return f"{line}; {more} (--family {plans[1].family} plans it)"
+    ends, next_ends = best.expected.interval, plans[1].expected.interval
+    overlap = "; the intervals overlap" if ends and next_ends and ends[1] > next_ends[0] else ""
+    return f"{best.family}: the lowest expected loss{overlap}"
+
+
+def _change(name: str, made: Dial, given: Dial) -> dict[str, str]:
+    """Return the row of what other hours or more text lead to."""
+    value, before = made.expected.value, given.expected.value
+    difference = ""
+    if value is not None and before is not None and made is not given:
+        difference = f"{value - before:+.3f}"
+    return {
+        "change": name,
+        "parameters": quantity(made.size.parameters),
+        "tokens": quantity(made.tokens),
+        "epochs": f"{made.tokens / made.conditions.text_tokens:.2g}",
+        "time": duration(made.seconds),
+        "expected loss": "not known" if value is None else figure(value),
+        "interval": _interval(made.expected),
+        "difference": difference,
+    }
+
+
+def _record(runs: tuple[str, ...]) -> Output:
+    """Return forecasts beside results, and how many of the results lie in their intervals."""
+    from foreword.planning.forecast import records
+
+    found = records(runs)
+    if not found:
+        raise UserError(
+            "--record: none of these runs has a forecast; 'foreword pretrain' notes one where the "
+            "law files have losses for the like"
+        )
+    done = [record for record in found if record.is_inside is not None]
+    inside = sum(bool(record.is_inside) for record in done)
+    rows = [
+        {
+            "run": record.run,
+            "unit": record.unit,
+            "forecast": figure(record.forecast),
+            "interval": f"{figure(record.low)} to {figure(record.high)}",
+            "result": "" if record.result is None else figure(record.result),
+            "inside": "" if record.is_inside is None else record.is_inside,
+        }
+        for record in found
+    ]
+    coverage = inside / len(done) if done else None
+    shown = f"{inside} of {len(done)} results lie in their interval" if done else None
+    content = {"runs": [asdict(r) | {"inside": r.is_inside} for r in found], "coverage": coverage}
+    return Output([ResultTable(rows, "forecast and result"), Facts({"coverage": shown})], content)

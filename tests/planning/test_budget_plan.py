@@ -1,0 +1,287 @@
+"""`foreword plan`: laws are data, intervals have parts, forecasts are compared with results."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foreword
+from foreword.errors import UserError
+from foreword.planning import budget_plan, conditions, timed
+from foreword.planning.dial import Conditions, dial
+from foreword.planning.laws import COMMON, FOLDER, Rules, laws
+from foreword.runs.recipe import load_recipe
+from foreword.scaling.law import Law
+from foreword.settings import config
+
+HOUR = Conditions("decoder", 1.0, 3e11, 1.2e8)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.jsonl"
+    words = [f"{a}{b}{c}" for a in "bdfk" for b in "aeiou" for c in ("rt", "mble", "n")]
+    lines = [" ".join(words[(7 * n + k * k + n * k) % 60] for k in range(60)) for n in range(900)]
+    file.write_text("\n".join(json.dumps({"text": line}) for line in lines), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "matmul_flops_per_second", lambda *_: 3e11)
+    monkeypatch.setattr(budget_plan, "tokens_per_second", lambda _: None)
+
+
+def own_laws(folder: Path, rules: str = "", **changes: Any) -> str:
+    law = {"E": 0.5, "A": 40.0, "B": 90.0, "alpha": 0.3, "beta": 0.3, "seed_noise": 0.01} | changes
+    Law("decoder", unit="bits per byte", resampled=((0.5, 41.0, 90.0, 0.3, 0.3),), **law).save(
+        folder / "decoder.toml"
+    )
+    (folder / f"{COMMON}.toml").write_text(rules, encoding="utf-8")
+    return str(folder)
+
+
+def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
+    shipped = dial(HOUR)
+    few = dial(Conditions("decoder", 1.0, 3e11, 1.2e8, laws=own_laws(tmp_path)))
+    (tmp_path / "b").mkdir()
+    large = own_laws(tmp_path / "b", A=4e4, alpha=0.6)
+    many = dial(Conditions("decoder", 1.0, 3e11, 1.2e8, laws=large))
+    assert many.size.parameters > few.size.parameters
+    assert str(shipped.expected) != str(few.expected) != str(many.expected)
+    assert few.expected.seed is not None
+    value, (low, high) = few.expected.value, few.expected.interval or (0, 0)
+    assert low < value < high
+    assert "decoder.toml" in few.choices[1].reason
+    often = dial(replace(few.conditions, text_bytes=1e6)).expected
+    assert often.value and often.interval and often.interval[1] > 1.14 * often.value
+    assert few.recipe().optimizer.lr > many.recipe().optimizer.lr
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "given"),
+    [
+        ("bytes_per_token", 2, {"text_bytes": 1e6}),
+        ("uses_per_token", 1000, {"text_bytes": 1e7}),
+        ("least_vocab", 4096, {"text_bytes": 1e4}),
+        ("vocab_exponent", 1.5, {"hours": 300.0, "text_bytes": 1e13}),
+        ("widths", [1, 2], {"hours": 0.05}),
+        ("small_flops", 2e15, {}),
+        ("tokens_per_parameter", 1, {"hours": 30.0}),
+        ("useful_epochs", 1, {"hours": 300.0}),
+        ("memory_share", 0.01, {"memory": 10**9}),
+        ("bytes_per_parameter", 2000, {"memory": 10**9}),
+        ("repeated_epochs", 1000, {"text_bytes": 1e6}),
+        ("repeated_decay", 0.9, {"text_bytes": 1e6}),
+        ("repeated_dropout", 0.3, {"text_bytes": 1e6}),
+        ("repeated_error", 0.3, {"text_bytes": 1e6}),
+        ("most_epochs", 20, {"text_bytes": 1e5}),
+        ("batch_tokens", 1e5, {}),
+        ("layer_seconds", 1, {}),
+        ("least_steps", 10**6, {}),
+        ("most_warmup_steps", 10, {}),
+        ("least_beta2", 0.9, {"hours": 3000.0, "text_bytes": 1e13}),
+        ("vectors_hours", 1, {"hours": 0.3}),
+        ("rate_exponent", 0.5, {"hours": 300.0, "text_bytes": 1e13}),
+        ("narrow_keeps_rate", False, {"hours": 0.05}),
+        ("margin", 1.0, {"hours": 0.62}),
+    ],
+)
+def test_each_figure_of_the_rules_changes_the_plan(
+    figure: str, value: Any, given: dict[str, Any], tmp_path: Path
+) -> None:
+    folders = (tmp_path / "plain", tmp_path / "changed")
+    for folder in folders:
+        folder.mkdir()
+        line = f"rules.{figure} = {json.dumps(value)}\n" if folder == folders[1] else ""
+        (folder / "decoder.toml").write_text(line, encoding="utf-8")
+        if figure == "repeated_error":  # of laws alone
+            own_laws(folder, line)
+    plain, changed = (dial(replace(HOUR, laws=str(folder), **given)) for folder in folders)
+    before, after = plain.expected.interval, changed.expected.interval
+    assert (changed.recipe(), after) != (plain.recipe(), before)
+
+
+def test_every_figure_names_where_it_is_from() -> None:
+    common = config.read_toml(FOLDER / f"{COMMON}.toml")
+    assert set(common["rules"]) == {f.name for f in fields(Rules)}
+    for name, law in laws().items():
+        own = config.read_toml(FOLDER / f"{name}.toml")
+        named = {*common["rules"], *own} - {"small", "large", "rules", "measured", "sources", "law"}
+        named -= {"speed_error"}  # beside `speed`
+        named |= {"losses"} if law.measured.losses else set()
+        if not any(law.scores.values()):
+            named -= {"scores"}
+        assert named <= set(law.sources), name
+        for source in law.sources.values():
+            file, _, heading = source.partition("#")
+            text = (FOLDER.parents[2] / file).read_text(encoding="utf-8")
+            titles = [re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                      for line in text.splitlines() if line.startswith("#")]  # fmt: skip
+            assert not heading or heading in titles, source
+
+
+def test_a_fitted_table_plans_its_families(text: Path, tmp_path: Path) -> None:
+    rows = [
+        {"family": family, "parameters": n, "tokens": c / 6 / n, "flops": c, "unit": unit,
+         "loss": e + 40 / n**0.3 + 90 / (c / 6 / n) ** 0.3, "vocabulary": vocab}
+        for family, e, unit, vocab in [
+            ("decoder", 0.9, "bits per byte", 8192),
+            ("lstm", 0.4, "bits per byte", 8192),
+            ("encoder", 2.0, "nats per prediction", 512),
+        ]
+        for n in (4e5, 1e6, 3e6, 9e6) for c in (3e12, 1e13, 3e13)
+    ]  # fmt: skip
+    foreword.scale.fit(rows, tmp_path, resamples=20, text="Wikipedia")
+    found = foreword.plan(text, hours=0.1, purpose="generate", laws=tmp_path).data()
+    assert found["families"].keys() == {"decoder", "lstm", "ngram"}
+    assert found["family"] == "lstm"
+    assert "Wikipedia" in found["forecast"]["why"]
+    law = laws(str(tmp_path))["encoder"]
+    assert (law.unit, law.vocabulary) == ("nats per prediction", 512)
+
+
+def test_steps_are_timed_where_they_are_short(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = load_recipe("modern_decoder_tiny")
+    speed, error = timed.tokens_per_second(tiny) or (0, 0)
+    assert speed > 0 and 0 <= error < 2
+    monkeypatch.setattr(timed, "STEP_SECONDS", 0.0)
+    assert timed.tokens_per_second(tiny) is None
+    speeds = []
+    for speed in (2e4, 2e5):
+        monkeypatch.setattr(budget_plan, "tokens_per_second", lambda _, speed=speed: (speed, 0.1))
+        found = foreword.plan(text, hours=0.1, family="decoder", laws=own_laws(tmp_path))
+        low, high = found.data()["forecast"]["machine"]
+        assert low < found.data()["forecast"]["value"] < high
+        assert "timed here on steps of" in str(found.tables()[0])
+        speeds.append(found.data()["dial"]["flops_per_second"])
+    assert speeds[1] > 5 * speeds[0]
+
+
+def test_a_law_in_nats_keeps_its_vocabulary(tmp_path: Path) -> None:
+    law = Law("encoder", 1.0, 40.0, 90.0, 0.3, 0.3, unit="nats per prediction")
+    law.save(tmp_path / "encoder.toml")
+    hours = Conditions("encoder", 500.0, 3e11, 1e10, laws=str(tmp_path))
+    assert dial(hours).size.vocab == 16_384 < dial(replace(hours, laws="", hours=1e5)).size.vocab
+    assert dial(hours).expected.value is not None
+
+
+@pytest.mark.parametrize(
+    ("hours", "chosen", "why"),
+    [(0.02, "ngram", "suffices"), (0.4, "decoder", "lowest"), (24.0, "decoder", "not known")],
+)
+def test_counts_are_chosen_only_where_they_are_known_to_suffice(
+    hours: float, chosen: str, why: str, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "text_bytes", lambda *_: 2e7)
+    monkeypatch.setattr(budget_plan, "text_bytes", lambda *_: 2e7)
+    monkeypatch.setattr(conditions, "_with_supported_vocab", lambda made, *_: made)
+    found = foreword.plan(text, hours=hours, purpose="generate")
+    assert found.data()["family"] == chosen
+    assert any(why in str(part) for part in found.tables())
+
+
+def test_families_are_chosen_by_what_theirs_scored(text: Path) -> None:
+    for purpose in next(iter(laws().values())).purposes:
+        assert [name for name, law in laws().items() if purpose in law.scores]
+    found = foreword.plan(text, hours=0.1, purpose="classify")
+    assert list(found.data()["families"]) == ["encoder", "encoder_decoder", "decoder"]
+    assert "SST-2" in str(found.tables()[1])
+    assert "tell" not in str(found.tables()[1])  # the encoder's interval is clear of the others'
+    assert "does not tell it from" in str(
+        foreword.plan(text, hours=0.1, purpose="answer").tables()[1]
+    )
+
+
+def test_a_plan_says_what_to_train_and_writes_it(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.toml"
+    found = foreword.plan(text, hours=0.1, purpose="generate", out=out, laws=own_laws(tmp_path))
+    content = found.data()
+    assert content["family"] == "decoder"
+    assert set(content["families"]) == {"decoder", "ngram"}
+    assert set(content["changes"]) == {"half the hours", "double the hours", "10 MB more text"}
+    losses = {name: made["forecast"]["value"] for name, made in content["changes"].items()}
+    assert losses["double the hours"] < losses["half the hours"]
+    assert losses["10 MB more text"] < content["forecast"]["value"]  # little text, often read
+    assert content["forecast"]["machine"] is not None
+    assert load_recipe(str(out)).train.hours == 0.1 or load_recipe(str(out)).train.epochs
+
+
+def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_path: Path) -> None:
+    one, eight = (
+        foreword.plan(text, hours=1, family="encoder", gpu="h100", gpus=n, price=2.5).data()
+        for n in (1, 8)
+    )
+    assert eight["machine"]["speed"] == 8 * one["machine"]["speed"]
+    assert one["machine"]["share"] == laws()["encoder"].rules.gpu_share
+    flops = foreword.plan(text, flops=1e13, family="decoder", laws=own_laws(tmp_path)).data()
+    assert flops["forecast"]["machine"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hours": 0.001}, "a minute"),
+        ({"hours": 20_000.0}, "a year"),
+        ({}, "give --hours"),
+        ({"hours": 1.0, "family": "encodr"}, "did you mean 'encoder'"),
+        ({"hours": 1.0, "purpose": None}, "--for: say"),
+        ({"hours": 1.0, "purpose": "generat"}, "did you mean 'generate'"),
+        ({"hours": 1.0, "gpu": "tpu"}, r"give its numbers, as in memory_gb=.*gpus\.toml"),
+        ({"hours": 1.0, "family": "decoder"}, "decoder does not fill; encoder, encoder_decoder do"),
+        ({"hours": 1.0, "laws": "nowhere"}, "--laws"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(
+    text: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        foreword.plan(text, **({"purpose": "fill"} | arguments))
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_smaller_than_a_row_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("A few words.", encoding="utf-8")
+    with pytest.raises(UserError, match="less than one row"):
+        foreword.plan(file, hours=1, family="encoder")
+
+
+def test_forecasts_stand_beside_results(tmp_path: Path) -> None:
+    for name, result in (("a", 1.7), ("b", 2.0), ("c", None)):
+        forecast = {"unit": "bits per byte", "value": 1.72, "interval": [1.69, 1.75]}
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"forecast": forecast | {"result": result}}))
+        (folder / "recipe.toml").touch()
+    found = foreword.plan(record=tmp_path)
+    assert found.data()["coverage"] == 0.5
+    assert [run["inside"] for run in found.data()["runs"]] == [True, False, None]
+    with pytest.raises(UserError, match="no such folder"):
+        foreword.plan(record=tmp_path / "none")
+
+
+def test_a_run_notes_its_forecast_first_and_its_result_last(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foreword.planning import forecast
+    from foreword.planning.laws import Expectation
+
+    monkeypatch.setattr(
+        forecast, "forecast_of", lambda _: Expectation("bits per byte", "", 3.0, (2, 4))
+    )
+    tiny = {"model.layers": 1, "tokenizer.vocab": 380, "train.evaluations": 1}
+    run = foreword.pretrain(
+        "gpt2_tiny", text, tmp_path / "run", steps=1, settings=tiny, progress=False
+    )
+    noted = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["forecast"]
+    assert noted["interval"] == [2.0, 4.0]
+    assert noted["result"] == pytest.approx(run.last["heldout"]["bits_per_byte"])
+    assert re.match("2 of|0 of|1 of", str(foreword.plan(record=run).tables()[1]["coverage"]))
