@@ -34,7 +34,10 @@ from foreword.train.budget import Budget
 
 LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
 ROWS = "runs.csv"
-NEEDED = ("size", "settings", "seed", "parameters", "tokens", "flops", "loss")
+NEEDED = (
+    *("size", "width", "layers", "budget", "lr", "settings", "seed"),
+    *("parameters", "tokens", "flops", "loss"),
+)
 COUNTED = 10_000_000  # tokens, for the frequencies
 # Settings that say where and how often, not what is learned.
 MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
@@ -46,17 +49,18 @@ Row = Mapping[str, Any]
 
 def ladder(
     grid: Grid, budgets: Sequence[float], known: Sequence[Row] = (), most: int | None = None
-) -> Grid | None:
-    """Return the grid of a ladder: a cell for each size and budget that is not known.
+) -> tuple[Grid | None, list[Row]]:
+    """Return the grid of a ladder, and the known rows that stand for cells it has not.
 
     Args:
         grid: a cell for each size, with schedule wsd.
         budgets: in FLOPs.
-        known: rows of runs that are finished; those of the same settings need not be run again.
+        known: rows of finished runs on the same text; a size and budget of which all seeds are
+            known, by settings, has no cell.
         most: budgets of a size, the smallest first; None for all.
 
     Returns:
-        The grid; None if all is known.
+        The grid, None if all is known; and rows.
 
     Raises:
         UserError: fewer than two budgets have a size with enough steps, or a size has no decay to
@@ -65,8 +69,9 @@ def ladder(
     ascending = sorted({float(f"{flops:g}") for flops in budgets})
     if len(ascending) < 2:
         raise UserError("--flops: several budgets are needed, as in --flops 1e12,3e12,1e13")
-    done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
+    done = {_run_key(row): row for row in known}
     cells: list[Cell] = []
+    used: list[Row] = []
     enough: dict[str, float] = {}  # the least budget of each size
     for size in grid.cells:
         recipe = grid.recipe(size, SEED)
@@ -85,7 +90,9 @@ def ladder(
             cell = longer if before else alone
             whole = replace(grid, cells=(*cells, cell), budget=alone.budget)
             key = settings_key(whole.recipe(cell, SEED))
-            if all((size.name, key, str(seed)) in done for seed in range(1, grid.seeds + 1)):
+            seeds = [done.get((key, str(seed))) for seed in range(1, grid.seeds + 1)]
+            if all(seeds):
+                used += [row for row in seeds if row]
                 continue
             cells.append(cell)
             before = name
@@ -96,8 +103,8 @@ def ladder(
             "two budgets above are needed"
         )
     if not cells:
-        return None
-    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1]))
+        return None, used
+    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1])), used
 
 
 def with_rates(grid: Grid, factors: Sequence[float]) -> Grid:
@@ -131,6 +138,11 @@ def with_rule(grid: Grid, rule: RateRule, flops: float) -> Grid:
         own = {"optimizer": {"lr": rule.of(width, flops)}}
         cells.append(replace(size, set=config.merge(size.set, own)))
     return replace(grid, cells=tuple(cells))
+
+
+def _run_key(row: Row) -> tuple[str, str]:
+    """Return what tells the run of a row from others on the same text: settings and seed."""
+    return str(row["settings"]), str(row["seed"])
 
 
 def settings_key(recipe: Recipe) -> str:
@@ -182,10 +194,8 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "settings": settings_key(recipe),
             }
         )
-    keys = ("size", "settings", "seed")
-    here = {tuple(str(row[key]) for key in keys) for row in rows}
-    others = [dict(row) for row in known if tuple(str(row[key]) for key in keys) not in here]
-    return [*others, *rows]
+    here = {_run_key(row) for row in rows}
+    return [*(dict(row) for row in known if _run_key(row) not in here), *rows]
 
 
 def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
@@ -203,12 +213,12 @@ def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of finished runs.
+    """Return the rows of a file of finished runs, the last of each run.
 
     Raises:
         UserError: it cannot be read, or has not their columns.
     """
-    table, rows = read_table(file), []
+    table, rows = read_table(file), {}
     for number, row in table.sound_rows():
         if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
             where = table.source_of(number)
@@ -219,8 +229,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
             is_loss = False
         if not is_loss:
             raise UserError(f"{table.source_of(number)}: loss: must be above 0 and finite")
-        rows.append(dict(row))
-    return rows
+        rows[_run_key(row)] = dict(row)
+    return list(rows.values())
 
 
 def write_rows(file: Path, rows: Sequence[Row]) -> None:

@@ -19,6 +19,7 @@ from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
+ONCE = 1.05  # epochs up to which text counts as read once
 TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
 FAR_FROM_SIX = 20.0  # times 6 N D, from which FLOPs are said to be so
 PLATEAU = 0.97  # of the unigram loss, above which a run still lies on that plateau
@@ -53,6 +54,7 @@ class Runs:
         without_embeddings: parameters without embeddings, (items,), or None.
         unique_tokens: of the text, (items,), or None.
         notes: what was derived or left unread.
+        where_read: the table and the family, in front of what is wrong.
     """
 
     family: str
@@ -65,6 +67,7 @@ class Runs:
     without_embeddings: Array | None = None
     unique_tokens: Array | None = None
     notes: tuple[str, ...] = ()
+    where_read: str = ""
 
     @property
     def epochs(self) -> Array:
@@ -164,6 +167,7 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     families = values.get("family", [""] * len(sources))
     return [
         _family(
+            f"{table.path}: family {family}: " if family else f"{table.path}: ",
             family,
             {
                 k: [v for v, f in zip(of, families, strict=True) if f == family]
@@ -240,11 +244,11 @@ def _derive(values: dict[str, list[Any]]) -> list[str]:
 
 
 def _family(
-    family: str, values: Mapping[str, Sequence[Any]], sources: Sequence[str], notes: tuple[str, ...]
-) -> Runs:
+    where: str, family: str, values: Mapping[str, Sequence[Any]], sources: Sequence[str],
+    notes: tuple[str, ...],
+) -> Runs:  # fmt: skip
     """Return the runs of a family, checked."""
     arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
-    of_family = f"family {family}: " if family else ""
     if (unigram := arrays.pop("unigram", None)) is not None:
         is_learned = arrays["loss"] < PLATEAU * unigram
         if left := int((~is_learned).sum()):
@@ -255,10 +259,10 @@ def _family(
             values = {key: [of[int(n)] for n in kept] for key, of in values.items()}
             sources = [sources[int(n)] for n in kept]
         if not len(arrays["loss"]):
-            raise UserError(f"{of_family}no run has learned more than the frequency of tokens")
+            raise UserError(f"{where}no run has learned more than the frequency of tokens")
     if len(names := sorted(set(values.get("tokenizer", ())))) > 1:
         raise UserError(
-            f"{of_family}runs of several tokenizers ({', '.join(names)}), whose losses do not "
+            f"{where}runs of several tokenizers ({', '.join(names)}), whose losses do not "
             "compare; fit each apart, as a family"
         )
     # Each row is another run, seed or checkpoint.
@@ -272,14 +276,6 @@ def _family(
                 "column 'seed', or leave one out"
             )
         seen[key] = source
-    if len(np.unique(arrays["parameters"])) < 2:
-        raise UserError(
-            f"{of_family}one size, {arrays['parameters'][0]:g} parameters; a law needs several"
-        )
-    if arrays["flops"].max() <= TOGETHER * arrays["flops"].min():
-        raise UserError(
-            f"{of_family}one budget, {arrays['flops'][0]:.3g} FLOPs; a law needs several"
-        )
     # A run is what was trained at once: its checkpoints are drawn together.
     count = len(sources)
     if "run" in values:
@@ -303,6 +299,7 @@ def _family(
         arrays.get("parameters_without_embeddings"),
         arrays.get("unique_tokens"),
         notes,
+        where,
     )
 
 

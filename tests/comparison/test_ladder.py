@@ -30,9 +30,7 @@ CELLS = [
     for width in (8, 16)
 ]
 
-GOOD = ", ".join(
-    f'"{name}": "1"' for name in ("size", "settings", "seed", "parameters", "tokens", "flops")
-)
+GOOD = ", ".join(f'"{name}": "1"' for name in ladder.NEEDED if name != "loss")
 LATER = {"recipe": "decoder.toml", "budget": {"unit": "flops", "amount": 2e9}}
 
 
@@ -91,7 +89,7 @@ def test_a_ladder_branches_its_budgets_off_one_training(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"size": "8"}', "has no 'settings'"),
+        ('{"size": "8"}', "has no 'width'"),
         (f'{{{GOOD}, "loss": "nan"}}', "loss: must be above 0"),
         (f'{{{GOOD}, "loss": "low"}}', "loss: must be above 0"),
     ],
@@ -107,7 +105,7 @@ def test_known_runs_are_checked(
 
 def test_what_goes_on_from_a_failed_run_is_left_out(folder: Path, tmp_path: Path) -> None:
     grid = load_grid(write(folder), budget=Budget("flops", 1.0))
-    made = ladder.ladder(grid, [LESS, MORE, 2 * MORE])
+    made, _ = ladder.ladder(grid, [LESS, MORE, 2 * MORE])
     assert made is not None
     comparison = Comparison(made, tmp_path / "out", grids.Quiet())
     first, second, third = (job for job in comparison.jobs() if job.cell.name.startswith("8-"))
@@ -172,6 +170,16 @@ def test_rates_are_tried_and_a_rule_is_used(
     used = {(row["width"], row["lr"]) for row in shown["runs"]}
     assert len(used) == 2  # one rate for each width, at both budgets
     assert "layers beside the points" in (out / "rates.html").read_text()
+    # What is known is not tried again, and only runs at the rule's rates are fitted.
+    known = tmp_path / "known.csv"
+    lines = (out / "rates.csv").read_text() + (out / "runs.csv").read_text().split("\n", 1)[1]
+    known.write_text(lines)
+    again = tmp_path / "again"
+    assert run(grid, again, "--rates", "0.1,1,10", "--known", str(known), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rates"] == shown["rates"]
+    assert not (again / "runs").exists()
+    rates = sorted(row["lr"] for row in csv.DictReader((again / "runs.csv").open()))
+    assert rates == sorted(str(row["lr"]) for row in shown["runs"])
 
 
 def test_a_cell_goes_on_to_a_larger_budget_alone(folder: Path) -> None:

@@ -125,12 +125,15 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         sizes, budgets = self._grid(), _numbers(self.flops, "--flops")
         self._require_same_family(out / ladder.ROWS, family)
         rule, done, rows = "", None, known
+        tried: list[Any] = []
         if self.rates is not None:
-            sizes, rule, done = self._tuned(sizes, budgets, family)
+            sizes, rule, done, tried = self._tuned(sizes, budgets, family, known)
         laws, why = None, "nothing was trained"
         if done is not None and (self.dry_run or not done.is_done):
             return ScaledRuns(out, tuple(rows), laws, why, done)
-        grid = ladder.ladder(sizes, budgets, known)
+        grid, used = ladder.ladder(sizes, budgets, known)
+        # What is known of other rates than the rule's is no run of the ladder.
+        known = [row for row in known if row not in tried or row in used]
         done = None if grid is None else self._trained(grid, out)
         if not self.dry_run:
             rows = known if done is None else ladder.rows_of(done.results, family, known)
@@ -139,7 +142,12 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
             text = ", ".join(map(str, sizes.data))
             try:
                 laws = Fit(
-                    out / ladder.ROWS, out / "laws", resamples=self.resamples, unit=unit, text=text
+                    out / ladder.ROWS,
+                    out / "laws",
+                    resamples=self.resamples,
+                    unit=unit,
+                    text=text,
+                    progress=self.progress,
                 )()
             except UserError as error:
                 why = f"no laws: {error}"
@@ -158,9 +166,9 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
             raise UserError(f"{file}: holds the ladder of {other[0]}; choose another --out")
 
     def _tuned(
-        self, sizes: Grid, budgets: Sequence[float], family: str
-    ) -> tuple[Grid, str, Compared]:
-        """Return the sizes with the rates of a rule, the rule in words, and its comparison."""
+        self, sizes: Grid, budgets: Sequence[float], family: str, known: Sequence[dict[str, Any]]
+    ) -> tuple[Grid, str, Compared | None, list[Any]]:
+        """Return the sizes with a rule's rates, the rule, its comparison and the rows it knew."""
         from foreword.comparison import ladder
         from foreword.reports.rates import rates_page, rule_line
         from foreword.scaling.rates import best_rates, rate_rule
@@ -170,19 +178,18 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
         factors = _numbers(self.rates, "--rates")
         if len(factors) < 3:
             raise UserError("--rates: give three factors or more, as in 0.5,1,2")
-        grid = ladder.ladder(ladder.with_rates(sizes, factors), budgets, most=2)
-        assert grid is not None
-        done = self._trained(grid, out)
-        rows = ladder.rows_of(done.results, family)
-        if self.dry_run or not done.is_done or not rows:
-            return sizes, "", done
+        grid, tried = ladder.ladder(ladder.with_rates(sizes, factors), budgets, known, most=2)
+        done = None if grid is None else self._trained(grid, out)
+        rows = tried if done is None else ladder.rows_of(done.results, family, tried)
+        if (done is not None and (self.dry_run or not done.is_done)) or not rows:
+            return sizes, "", done, tried
         found = best_rates(rows)
         rule = rate_rule(found)
         ladder.write_rows(out / "rates.csv", rows)
         atomic.write_text(out / "rates.html", rates_page(family, found, rule))
         if rule is not None:
             sizes = ladder.with_rule(sizes, rule, max(one.flops for one in found))
-        return sizes, rule_line(rule), done
+        return sizes, rule_line(rule), done, tried
 
     def _trained(self, grid: Grid, out: Path) -> Compared:
         """Return the comparison of the ladder's cells."""
