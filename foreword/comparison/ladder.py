@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,14 +26,17 @@ from foreword.errors import UserError
 from foreword.formatting import power
 from foreword.nn.model import neural_settings
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import is_run, read_run
 from foreword.runs.sizes import count_parameters
 from foreword.scaling.rates import RateRule
 from foreword.settings import config, kinds
 from foreword.tables.read import read_table
+from foreword.train import log
 from foreword.train.budget import Budget
 
 LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
 ROWS = "runs.csv"
+BINS = 4  # of a doubling of the tokens, of whose steps the mean loss is taken
 NEEDED = (
     *("size", "width", "layers", "budget", "lr", "settings", "seed"),
     *("parameters", "tokens", "flops", "loss"),
@@ -196,6 +199,83 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
         )
     here = {_run_key(row) for row in rows}
     return [*(dict(row) for row in known if _run_key(row) not in here), *rows]
+
+
+def measurements_of(
+    folders: Sequence[Path], losses: Literal["heldout", "train"] = "heldout"
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the losses of runs while their rate was constant, a row each, and notes.
+
+    Of the runs of one size and seed the longest is read, with what it went on from.
+
+    Args:
+        folders: runs, or folders of a ladder or a comparison.
+        losses: held-out ones, or means of those of training.
+
+    Raises:
+        UserError: there is no run, or none has such a loss.
+    """
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    left = []
+    for folder in folders:
+        inside = [run for run in sorted((folder / "runs").glob("*")) if is_run(run)]
+        for run in inside or [folder]:
+            rows = _constant_losses(run, losses)
+            if not rows:
+                left.append(run.name)
+                continue
+            key = tuple(rows[0][name] for name in ("family", "parameters", "seed"))
+            found[key] = max(found.get(key, rows), rows, key=_longest)
+    if not found:
+        raise UserError(
+            f"{folders[0]}: no {losses} loss at a constant learning rate; train with schedule wsd "
+            "or constant and more train.evaluations, or give --losses train"
+        )
+    some = ", ".join([*left[:3], *["..."] * (len(left) > 3)])
+    notes = [f"left out, without a {losses} loss at a constant rate: {some}"] if left else []
+    return [row for rows in found.values() for row in rows], notes
+
+
+def _longest(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return what the longest run of a size has most of: tokens, and then the lowest loss."""
+    return rows[-1]["tokens"], -rows[-1]["loss"]
+
+
+def _constant_losses(run: Path, losses: str) -> list[dict[str, Any]]:
+    """Return the losses of a run while its rate was the highest, a row each."""
+    (recipe, state), records = read_run(run), log.read(run)
+    rates = [(each["lr"], each["step"]) for each in records if each["kind"] == "train"]
+    steps = [step for rate, step in rates if rate == max(rates)[0]]
+    measured = [
+        each
+        for each in records
+        if each["kind"] == losses and steps[:1] <= [each["step"]] <= steps[-1:]
+    ]
+    # Single steps are many and noisy: their means count.
+    bins: dict[float, list[dict[str, Any]]] = {}
+    for each in measured if "parameters" in state else ():
+        if each["loss"] is not None:
+            is_step = losses == "train"
+            place = int(BINS * math.log2(each["tokens"])) if is_step else each["tokens"]
+            bins.setdefault(place, []).append(each)
+    unique = state.get("data", {}).get("counts", {}).get("train", {}).get("tokens")
+    rows = []
+    for each in bins.values():
+        tokens = float(np.exp(np.mean(np.log([one["tokens"] for one in each]))))
+        bits = [one.get("bits_per_byte") for one in each]
+        rows.append(
+            {
+                "family": kinds.name_of(recipe.objective),
+                "parameters": state["parameters"],
+                "tokens": tokens,
+                "unique_tokens": unique or tokens,
+                "loss": float(np.mean([one["loss"] for one in each] if None in bits else bits)),
+                "seed": recipe.train.seed,
+                "run": str(run),
+                "checkpoint": each[-1]["step"],
+            }
+        )
+    return rows
 
 
 def unigram_loss(text: PreparedText, in_bytes: bool) -> float:

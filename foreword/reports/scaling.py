@@ -142,13 +142,14 @@ def write_laws(
         if (law := fit.law(*about)) is not None:
             laws[name] = law
             law.save(out / name)
-    _write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
-    _write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
+    write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
+    write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
     atomic.write_text(out / "laws.html", page(f"Scaling laws: {table}", _body(table, fits)))
     return laws
 
 
-def _write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows, which have the columns of the first, as CSV."""
     with writing_rows(path, dict.fromkeys(rows[0], pa.string())) as write:
         write([SourcedRow(path.name, row) for row in rows])
 
@@ -309,7 +310,7 @@ def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
         margin = 0.06 * max(high - low, 1e-3 * high)
         axes.set_ylim(low - margin, high + margin)
         axes.set_xscale("log")
-        _finish(axes, "parameters", "loss")
+        finish(axes, "parameters", "loss")
         where = "outside right upper" if size == "wide" else "outside lower center"
         columns = 1 if size == "wide" else 2
         drawing.legend(title="training FLOPs", frameon=False, loc=where, ncols=columns)
@@ -346,7 +347,7 @@ def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
             axes.set_ylim(axes.get_ylim())  # an interval may be far wider than what is shown
             colour = PLACEHOLDERS["cell0"]
             axes.fill_between(x, *shaded, color=colour, alpha=0.12, linewidth=0)
-        _finish(axes, "training FLOPs", "tokens")
+        finish(axes, "training FLOPs", "tokens")
         if any(not found.refused for found in fit.methods.values()):
             drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
@@ -372,12 +373,13 @@ def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
         largest = max(float(np.abs(100 * fit.residuals).max()) * 1.15, 1e-3)
         axes.set_ylim(-largest, largest)
         axes.set_xscale("log")
-        _finish(axes, "training FLOPs", "% above the fit")
+        finish(axes, "training FLOPs", "% above the fit")
         drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
 
 
-def _finish(axes: Any, x_label: str, y_label: str) -> None:
+def finish(axes: Any, x_label: str, y_label: str) -> None:
+    """Give axes their grid and labels, and logarithmic ones readable ticks."""
     axes.grid(linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", length=0)

@@ -70,6 +70,12 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert begun["run"] == str(less.resolve())
     decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
     assert int(begun["checkpoint"][5:]) <= decayed  # from before its decay
+    # The losses before the decay are curves, of which the longest of each size is read.
+    measured, _ = ladder.measurements_of([out], "train")
+    assert {row["run"] for row in measured} == {str(out / "runs" / f"{n}-1-2e8-1") for n in (8, 16)}
+    assert max(row["checkpoint"] for row in measured) <= 0.81 * max(int(r["steps"]) for r in rows)
+    assert main(["scale", "plateaus", str(out)]) == 2
+    assert "no heldout loss at a constant learning rate" in capsys.readouterr().err
     # The same command does nothing again; known runs are not run elsewhere either.
     at = {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
     assert run(grid, out) == 0
