@@ -260,19 +260,20 @@ def _constant_losses(run: Path, losses: str) -> list[dict[str, Any]]:
             bins.setdefault(place, []).append(each)
     unique = state.get("data", {}).get("counts", {}).get("train", {}).get("tokens")
     rows = []
-    for each in bins.values():
-        tokens = float(np.exp(np.mean(np.log([one["tokens"] for one in each]))))
-        bits = [one.get("bits_per_byte") for one in each]
+    for group in bins.values():
+        tokens = float(np.exp(np.mean(np.log([one["tokens"] for one in group]))))
+        has_bits = all(one.get("bits_per_byte") is not None for one in group)
+        unit = "bits_per_byte" if has_bits else "loss"
         rows.append(
             {
                 "family": kinds.name_of(recipe.objective),
                 "parameters": state["parameters"],
                 "tokens": tokens,
                 "unique_tokens": unique or tokens,
-                "loss": float(np.mean([one["loss"] for one in each] if None in bits else bits)),
+                "loss": float(np.mean([one[unit] for one in group])),
                 "seed": recipe.train.seed,
                 "run": str(run),
-                "checkpoint": each[-1]["step"],
+                "checkpoint": group[-1]["step"],
             }
         )
     return rows

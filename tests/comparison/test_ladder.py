@@ -188,6 +188,22 @@ def test_rates_are_tried_and_a_rule_is_used(
     assert rates == sorted(str(row["lr"]) for row in shown["runs"])
 
 
+def test_choices_are_trained_and_compared(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = {"label": "narrow ff", "recipe": "decoder.toml", "set": {"model": {"d_ff": 8}}}
+    cells = [*CELLS, narrow]
+    grid = grids.write_grid(folder, budget=None, tasks=None, set=SETS, cells=cells)
+    command = ["scale", "choices", grid, "--out", str(tmp_path / "o"), "--flops", f"{LESS},{MORE}"]
+    assert main([*command, "--json"]) == 0, capsys.readouterr().err
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown["budgets"][0]["losses"]) == ["8", "16", "narrow ff"]
+    assert -1 <= shown["budgets"][0]["tau"] <= 1 and shown["budgets"][1]["tau"] is None
+    page = (tmp_path / "o" / "choices.html").read_text(encoding="utf-8")
+    assert "narrow ff" in page and page.count("<figure") == 1
+    assert len((tmp_path / "o" / "choices.csv").read_text().splitlines()) == 7
+
+
 def test_a_cell_goes_on_to_a_larger_budget_alone(folder: Path) -> None:
     cells = [CELLS[0], {**LATER, "label": "more", "after": "8"}]
     budget = {"unit": "flops", "amount": 3e9}
