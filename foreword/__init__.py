@@ -102,8 +102,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
-    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "plan",
-    "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show",
+    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
+    "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show",
     "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 

@@ -10,9 +10,11 @@ HEADINGS = {"memory": "context"}  # of columns, where they are not their keys
 
 
 def quantity(value: float) -> str:
-    """Return a quantity: `950`, `12,300`, `3.2 M`, `1.5 B`; a dash for nan."""
+    """Return a quantity: `950`, `12,300`, `3.2 M`, `1.5 B`, `1.0 × 10¹⁵`; a dash for nan."""
     if not math.isfinite(value):
         return "–"
+    if value >= 1e15:
+        return power(value)
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if abs(value) >= size:
             return f"{value / size:.3g} {letter}"

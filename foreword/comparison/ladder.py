@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,15 +26,21 @@ from foreword.errors import UserError
 from foreword.formatting import power
 from foreword.nn.model import neural_settings
 from foreword.runs.recipe import Recipe
+from foreword.runs.run_folder import is_run, read_run
 from foreword.runs.sizes import count_parameters
 from foreword.scaling.rates import RateRule
 from foreword.settings import config, kinds
 from foreword.tables.read import read_table
+from foreword.train import log
 from foreword.train.budget import Budget
 
 LEAST_STEPS = 150  # of a run, about; fewer say nothing of its size
 ROWS = "runs.csv"
-NEEDED = ("size", "settings", "seed", "parameters", "tokens", "flops", "loss")
+BINS = 4  # of a doubling of the tokens, of whose steps the mean loss is taken
+NEEDED = (
+    *("size", "width", "layers", "budget", "lr", "settings", "seed"),
+    *("parameters", "tokens", "flops", "loss"),
+)
 COUNTED = 10_000_000  # tokens, for the frequencies
 # Settings that say where and how often, not what is learned.
 MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
@@ -46,17 +52,18 @@ Row = Mapping[str, Any]
 
 def ladder(
     grid: Grid, budgets: Sequence[float], known: Sequence[Row] = (), most: int | None = None
-) -> Grid | None:
-    """Return the grid of a ladder: a cell for each size and budget that is not known.
+) -> tuple[Grid | None, list[Row]]:
+    """Return the grid of a ladder, and the known rows that stand for cells it has not.
 
     Args:
         grid: a cell for each size, with schedule wsd.
         budgets: in FLOPs.
-        known: rows of runs that are finished; those of the same settings need not be run again.
+        known: rows of finished runs on the same text; a size and budget of which all seeds are
+            known, by settings, has no cell.
         most: budgets of a size, the smallest first; None for all.
 
     Returns:
-        The grid; None if all is known.
+        The grid, None if all is known; and rows.
 
     Raises:
         UserError: fewer than two budgets have a size with enough steps, or a size has no decay to
@@ -65,8 +72,9 @@ def ladder(
     ascending = sorted({float(f"{flops:g}") for flops in budgets})
     if len(ascending) < 2:
         raise UserError("--flops: several budgets are needed, as in --flops 1e12,3e12,1e13")
-    done = {(str(row["size"]), str(row["settings"]), str(row["seed"])) for row in known}
+    done = {_run_key(row): row for row in known}
     cells: list[Cell] = []
+    used: list[Row] = []
     enough: dict[str, float] = {}  # the least budget of each size
     for size in grid.cells:
         recipe = grid.recipe(size, SEED)
@@ -85,7 +93,9 @@ def ladder(
             cell = longer if before else alone
             whole = replace(grid, cells=(*cells, cell), budget=alone.budget)
             key = settings_key(whole.recipe(cell, SEED))
-            if all((size.name, key, str(seed)) in done for seed in range(1, grid.seeds + 1)):
+            seeds = [done.get((key, str(seed))) for seed in range(1, grid.seeds + 1)]
+            if all(seeds):
+                used += [row for row in seeds if row]
                 continue
             cells.append(cell)
             before = name
@@ -96,8 +106,8 @@ def ladder(
             "two budgets above are needed"
         )
     if not cells:
-        return None
-    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1]))
+        return None, used
+    return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1])), used
 
 
 def with_rates(grid: Grid, factors: Sequence[float]) -> Grid:
@@ -131,6 +141,11 @@ def with_rule(grid: Grid, rule: RateRule, flops: float) -> Grid:
         own = {"optimizer": {"lr": rule.of(width, flops)}}
         cells.append(replace(size, set=config.merge(size.set, own)))
     return replace(grid, cells=tuple(cells))
+
+
+def _run_key(row: Row) -> tuple[str, str]:
+    """Return what tells the run of a row from others on the same text: settings and seed."""
+    return str(row["settings"]), str(row["seed"])
 
 
 def settings_key(recipe: Recipe) -> str:
@@ -183,10 +198,86 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "settings": settings_key(recipe),
             }
         )
-    keys = ("size", "settings", "seed")
-    here = {tuple(str(row[key]) for key in keys) for row in rows}
-    others = [dict(row) for row in known if tuple(str(row[key]) for key in keys) not in here]
-    return [*others, *rows]
+    here = {_run_key(row) for row in rows}
+    return [*(dict(row) for row in known if _run_key(row) not in here), *rows]
+
+
+def measurements_of(
+    folders: Sequence[Path], losses: Literal["heldout", "train"] = "heldout"
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the losses of runs while their rate was constant, a row each, and notes.
+
+    Of the runs of one size and seed the longest is read, with what it went on from.
+
+    Args:
+        folders: runs, or folders of a ladder or a comparison.
+        losses: held-out ones, or means of those of training.
+
+    Raises:
+        UserError: there is no run, or none has such a loss.
+    """
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    left = []
+    for folder in folders:
+        inside = [run for run in sorted((folder / "runs").glob("*")) if is_run(run)]
+        for run in inside or [folder]:
+            rows = _constant_losses(run, losses)
+            if not rows:
+                left.append(run.name)
+                continue
+            key = tuple(rows[0][name] for name in ("family", "parameters", "seed"))
+            found[key] = max(found.get(key, rows), rows, key=_longest)
+    if not found:
+        raise UserError(
+            f"{folders[0]}: no {losses} loss at a constant learning rate; train with schedule wsd "
+            "or constant and more train.evaluations, or give --losses train"
+        )
+    some = ", ".join([*left[:3], *["..."] * (len(left) > 3)])
+    notes = [f"left out, without a {losses} loss at a constant rate: {some}"] if left else []
+    return [row for rows in found.values() for row in rows], notes
+
+
+def _longest(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return what the longest run of a size has most of: tokens, and then the lowest loss."""
+    return rows[-1]["tokens"], -rows[-1]["loss"]
+
+
+def _constant_losses(run: Path, losses: str) -> list[dict[str, Any]]:
+    """Return the losses of a run while its rate was the highest, a row each."""
+    (recipe, state), records = read_run(run), log.read(run)
+    rates = [(each["lr"], each["step"]) for each in records if each["kind"] == "train"]
+    steps = [step for rate, step in rates if rate == max(rates)[0]]
+    measured = [
+        each
+        for each in records
+        if each["kind"] == losses and steps[:1] <= [each["step"]] <= steps[-1:]
+    ]
+    # Single steps are many and noisy: their means count.
+    bins: dict[float, list[dict[str, Any]]] = {}
+    for each in measured if "parameters" in state else ():
+        if each["loss"] is not None:
+            is_step = losses == "train"
+            place = int(BINS * math.log2(each["tokens"])) if is_step else each["tokens"]
+            bins.setdefault(place, []).append(each)
+    unique = state.get("data", {}).get("counts", {}).get("train", {}).get("tokens")
+    rows = []
+    for group in bins.values():
+        tokens = float(np.exp(np.mean(np.log([one["tokens"] for one in group]))))
+        has_bits = all(one.get("bits_per_byte") is not None for one in group)
+        unit = "bits_per_byte" if has_bits else "loss"
+        rows.append(
+            {
+                "family": kinds.name_of(recipe.objective),
+                "parameters": state["parameters"],
+                "tokens": tokens,
+                "unique_tokens": unique or tokens,
+                "loss": float(np.mean([one[unit] for one in group])),
+                "seed": recipe.train.seed,
+                "run": str(run),
+                "checkpoint": group[-1]["step"],
+            }
+        )
+    return rows
 
 
 def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
@@ -204,12 +295,12 @@ def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of finished runs.
+    """Return the rows of a file of finished runs, the last of each run.
 
     Raises:
         UserError: it cannot be read, or has not their columns.
     """
-    table, rows = read_table(file), []
+    table, rows = read_table(file), {}
     for number, row in table.sound_rows():
         if missing := [name for name in NEEDED if row.get(name) in (None, "")]:
             where = table.source_of(number)
@@ -220,8 +311,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
             is_loss = False
         if not is_loss:
             raise UserError(f"{table.source_of(number)}: loss: must be above 0 and finite")
-        rows.append(dict(row))
-    return rows
+        rows[_run_key(row)] = dict(row)
+    return list(rows.values())
 
 
 def write_rows(file: Path, rows: Sequence[Row]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from foreword.disk import atomic
 from foreword.formatting import figure, interval, power, quantity
@@ -24,6 +24,7 @@ from foreword.scaling.fit import METHODS, FamilyFit
 from foreword.scaling.law import Law, losses, per_token
 from foreword.scaling.optima import Envelope
 from foreword.scaling.repeated import FORMS
+from foreword.scaling.runs import ONCE
 from foreword.scaling.surface import NAMES
 from foreword.tables.write import SourcedRow, writing_rows
 
@@ -141,13 +142,14 @@ def write_laws(
         if (law := fit.law(*about)) is not None:
             laws[name] = law
             law.save(out / name)
-    _write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
-    _write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
+    write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
+    write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
     atomic.write_text(out / "laws.html", page(f"Scaling laws: {table}", _body(table, fits)))
     return laws
 
 
-def _write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows, which have the columns of the first, as CSV."""
     with writing_rows(path, dict.fromkeys(rows[0], pa.string())) as write:
         write([SourcedRow(path.name, row) for row in rows])
 
@@ -224,10 +226,11 @@ def _section(fit: FamilyFit) -> str:
     """Return the section of a family."""
     remarks = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(fit))
     name = escape(fit.name)
+    refused = ", refused" if fit.methods["direct"].refused else ""
     parts = [
         f"<h2>{name}</h2>",
         _table(method_rows(fit)),
-        "<h3>L(N, D) = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
+        f"<h3>Direct fit{refused}: L = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
         _table(value_rows(fit)),
         f'<ul class="note">{remarks}</ul>',
     ]
@@ -244,7 +247,9 @@ def _section(fit: FamilyFit) -> str:
     parts.append(
         fragments.side_by_side(
             [
-                fragments.figure("Optimal tokens against training FLOPs", optimal),
+                fragments.figure(
+                    "Optimal tokens by budget; shaded: the direct fit's 95 %", optimal
+                ),
                 fragments.figure("Residuals of the direct fit, % of the loss", residual),
             ]
         )
@@ -305,7 +310,7 @@ def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
         margin = 0.06 * max(high - low, 1e-3 * high)
         axes.set_ylim(low - margin, high + margin)
         axes.set_xscale("log")
-        _finish(axes, "parameters", "loss")
+        finish(axes, "parameters", "loss")
         where = "outside right upper" if size == "wide" else "outside lower center"
         columns = 1 if size == "wide" else 2
         drawing.legend(title="training FLOPs", frameon=False, loc=where, ncols=columns)
@@ -317,22 +322,32 @@ def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
     runs = fit.runs.where(fit.fitted)
     with canvas(size, HEIGHTS[size], title) as (drawing, axes):
         on_it = Envelope.of(runs.flops).items(runs.loss)
-        x = np.array([fit.runs.flops.min(), fit.runs.flops.max()])
+        x = np.geomspace(fit.runs.flops.min(), fit.runs.flops.max(), 30)
         points = {
             "envelope": (runs.flops[on_it], runs.tokens[on_it]),
             "isoflop": ([m.flops for m in fit.minima], [m.parabola for m in fit.minima]),
             "akima": ([m.flops for m in fit.minima], [m.akima for m in fit.minima]),
         }
+        shaded = None
         for number, name in enumerate(METHODS):
             found, colour = fit.methods[name], PLACEHOLDERS[f"cell{number}"]
             if name in points:
                 axes.plot(*points[name], "o", color=colour, markersize=4)
-            if not found.refused:
-                y = [found.law.tokens(float(flops)) for flops in x]
-                axes.plot(x, y, color=colour, linewidth=1.4, label=TITLES[name])
+            if found.refused:
+                continue
+            style, state = ((0, (4, 3)), " (marked)") if found.marks else ("-", "")
+            tokens, ends = zip(*(found.tokens(float(flops)) for flops in x), strict=True)
+            label = TITLES[name] + state
+            axes.plot(x, tokens, color=colour, linewidth=1.4, linestyle=style, label=label)
+            if name == "direct" and all(ends):
+                shaded = np.array(ends).T
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _finish(axes, "training FLOPs", "tokens")
+        if shaded is not None:
+            axes.set_ylim(axes.get_ylim())  # an interval may be far wider than what is shown
+            colour = PLACEHOLDERS["cell0"]
+            axes.fill_between(x, *shaded, color=colour, alpha=0.12, linewidth=0)
+        finish(axes, "training FLOPs", "tokens")
         if any(not found.refused for found in fit.methods.values()):
             drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
@@ -341,13 +356,14 @@ def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
 def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
     """Return an `<svg>` of the residuals of the direct fit against FLOPs, and the seed noise."""
     with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        for is_fitted, face in ((True, PLACEHOLDERS["accent"]), (False, "none")):
-            chosen = fit.fitted == is_fitted
+        is_once = fit.runs.epochs <= ONCE
+        groups = {"fitted": fit.fitted, "held out": is_once & ~fit.fitted, "read again": ~is_once}
+        for (label, chosen), marker in zip(groups.items(), "oox", strict=True):
             if chosen.any():
-                label = "fitted" if is_fitted else "held out"
                 y = 100 * fit.residuals[chosen]
+                face = PLACEHOLDERS["accent"] if label == "fitted" else "none"
                 axes.plot(
-                    fit.runs.flops[chosen], y, "o", color=PLACEHOLDERS["accent"],
+                    fit.runs.flops[chosen], y, marker, color=PLACEHOLDERS["accent"],
                     markerfacecolor=face, markersize=4, label=label,
                 )  # fmt: skip
         axes.axhline(0, color=PLACEHOLDERS["muted"], linewidth=1)
@@ -357,12 +373,13 @@ def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
         largest = max(float(np.abs(100 * fit.residuals).max()) * 1.15, 1e-3)
         axes.set_ylim(-largest, largest)
         axes.set_xscale("log")
-        _finish(axes, "training FLOPs", "% above the fit")
+        finish(axes, "training FLOPs", "% above the fit")
         drawing.legend(frameon=False, loc="outside lower center", ncols=2)
         return to_svg(drawing, title)
 
 
-def _finish(axes: Any, x_label: str, y_label: str) -> None:
+def finish(axes: Any, x_label: str, y_label: str) -> None:
+    """Give axes their grid and labels, and logarithmic ones readable ticks."""
     axes.grid(linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", length=0)
@@ -372,7 +389,9 @@ def _finish(axes: Any, x_label: str, y_label: str) -> None:
         if axis.get_scale() == "log":
             low, high = axis.get_view_interval()
             steps = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0)
-            axis.set_major_locator(LogLocator(subs=steps, numticks=7))
+            is_short = high < 5 * low
+            locator = MaxNLocator(4) if is_short else LogLocator(subs=steps, numticks=7)
+            axis.set_major_locator(locator)
             axis.set_major_formatter(FuncFormatter(lambda value, tick: _tick(value)))
             axis.set_minor_formatter(NullFormatter())
 

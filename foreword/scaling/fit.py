@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from foreword.formatting import power
+from foreword.errors import UserError
+from foreword.formatting import power, quantity
 from foreword.scaling.law import KEPT, Law, best_sizes, ends, losses, per_token
 from foreword.scaling.optima import Envelope, Minimum, PowerLaw, law_of_minima, minima
-from foreword.scaling.repeated import RepeatedFit, fit_repeated
-from foreword.scaling.runs import Runs
+from foreword.scaling.repeated import MOST_RESAMPLES, RepeatedFit, fit_repeated
+from foreword.scaling.runs import ONCE, TOGETHER, Runs
 from foreword.scaling.surface import KEPT_STARTS, NAMES, Criterion, Surface
 from foreword.types import Array
 
@@ -26,9 +27,13 @@ WORST_CONDITION = 1e4
 FAR = 3.0  # times the seed noise, from which residuals are said to be far above it
 NOTED_BIAS = 0.01  # of the optimal tokens, from which a parabola's is said
 MANY_LOST = 0.1  # of the resampled tables, from which those without a law are said
+TOO_WIDE = 4.0  # times the low end of optimal tokens, from which their high end is no forecast
+AHEAD = 10.0  # times the largest budget fitted, at which that is asked
+TABLES = 50  # resampled ones that are fitted at once
 METHODS = ("direct", "isoflop", "akima", "envelope")
 
 Interval = tuple[float, float] | None
+Stage = Callable[[str], Callable[..., Any]]  # a stage's name -> what takes tables done, and all
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,18 @@ class LawFit:
         with np.errstate(over="ignore"):
             drawn = 10 ** (self.draws[:, 1] + self.draws[:, 0] * math.log10(flops))
         return self.law.tokens(flops), ends(drawn)
+
+    def marked_if_wide(self, flops: float) -> LawFit:
+        """Return it with a mark if its interval is too wide to plan a budget by."""
+        _, interval = self.tokens(flops)
+        if self.refused or interval is None or interval[1] <= TOO_WIDE * interval[0]:
+            return self
+        mark = (
+            f"too wide to plan by: at {power(flops)} FLOPs, {AHEAD:g} times the largest budget "
+            f"fitted, the optimal tokens lie anywhere from {quantity(interval[0])} to "
+            f"{quantity(interval[1])}"
+        )
+        return replace(self, marks=(*self.marks, mark))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -92,7 +109,8 @@ class FamilyFit:
     Attributes:
         runs: all of them.
         counted: the parameters that count: "all" or "without embeddings".
-        fitted: whether each run was fitted, (runs,); those of the largest budget were not.
+        fitted: whether the three methods read each run, (runs,): none of the largest budget, and
+            none that read its text again.
         values: E, A, B, alpha, beta of the direct fit, (5,).
         resampled: those of the resampled tables, (tables, 5).
         intervals: of each of the five values.
@@ -207,7 +225,10 @@ class FamilyFit:
 
 
 def fit_runs(
-    runs: Runs, criterion: Criterion = "huber", resamples: int = RESAMPLES
+    runs: Runs,
+    criterion: Criterion = "huber",
+    resamples: int = RESAMPLES,
+    stage: Stage = lambda name: lambda done, total: None,
 ) -> list[FamilyFit]:
     """Return the laws of a family, and those of its parameters without embeddings if it has them.
 
@@ -215,31 +236,35 @@ def fit_runs(
         runs: the runs of one family.
         criterion: of the direct fit: Huber's loss of the log loss, or the squares of the loss.
         resamples: number of resampled tables, for the intervals.
+        stage: is told of the progress.
     """
-    fits = [_fit(runs, "all", criterion, resamples)]
+    fits = [_fit(runs, "all", criterion, resamples, stage)]
     if (without := runs.counted_without_embeddings()) is not None:
-        fits.append(_fit(without, "without embeddings", criterion, resamples))
+        fits.append(_fit(without, "without embeddings", criterion, resamples, stage))
     return fits
 
 
-def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int) -> FamilyFit:
-    # Hold the largest budget out, if at least two are left to fit.
-    groups = runs.budgets()
-    fitted = np.ones(len(runs.loss), bool)
-    if len(groups) > 2:
-        fitted[runs.flops >= runs.flops[groups[-1]].min()] = False
+def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int, stage: Stage) -> FamilyFit:
+    # The three methods know nothing of text read again; they forecast the largest budget.
+    is_once = runs.epochs <= ONCE
+    _require_several(runs.where(is_once), len(is_once))
+    fitted = is_once & _below_largest(runs, is_once)
     seen = runs.where(fitted)
     budgets = seen.budgets()
     draws = _draws(seen, budgets, resamples)
 
     # Fit the table and the resampled ones.
     surface = Surface.of(seen.parameters, seen.tokens, seen.loss, criterion)
-    ones = np.ones((1, len(seen.loss)))
-    ended, objective = surface.descents(ones)
+    advance = stage("direct fit")
+    ended, objective = surface.descents(np.ones((1, len(seen.loss))))
     best = np.argsort(objective[0])[:KEPT_STARTS]
     values = surface.in_plain_units(ended[0, best])[0]
     condition = surface.condition(ended[0, best[0]])
-    resampled, _ = surface.fit(draws, ended[0, best, 3:])
+    parts = []
+    for first in range(0, resamples, TABLES):
+        advance(first, resamples)
+        parts.append(surface.fit(draws[first : first + TABLES], ended[0, best, 3:])[0])
+    resampled = np.concatenate(parts)
     noise = runs.seed_noise()
     intervals = dict(zip(NAMES, (ends(column) for column in resampled.T), strict=True))
 
@@ -247,10 +272,10 @@ def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int) -> Fami
     found = minima(seen.flops, seen.tokens, seen.loss, budgets)
     methods = {
         "direct": _direct(seen, values, resampled, condition, noise),
-        **_isoflop(seen, budgets, found, draws),
+        **_isoflop(seen, budgets, found, draws, stage("isoFLOP minima")),
         "envelope": _envelope(seen, draws),
     }
-    repeated, said = fit_repeated(runs, fitted, draws)
+    ahead = AHEAD * float(seen.flops.max())
     family = FamilyFit(
         runs,
         counted,
@@ -259,15 +284,57 @@ def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int) -> Fami
         resampled,
         intervals,
         condition,
-        methods,
+        {name: method.marked_if_wide(ahead) for name, method in methods.items()},
         tuple(found),
-        _held_out(runs, fitted, values, resampled, noise),
+        _held_out(runs, is_once & ~fitted, values, resampled, noise),
         noise,
         (),
-        repeated,
+        {},
     )
-    notes = [*runs.notes, *([said] if said else []), *_notes(family, budgets)]
-    return FamilyFit(**{**vars(family), "notes": tuple(notes)})
+
+    # Text read several times.
+    again = int((~is_once).sum())
+    notes, said = [*runs.notes], ""
+    repeated: dict[str, RepeatedFit] = {}
+    if again:
+        notes.append(
+            f"left out of the direct fit, the isoFLOP minima and the envelope: {again} of "
+            f"{len(is_once)} runs that read their text more than {ONCE} times"
+        )
+        below = _below_largest(runs)
+        several = runs.where(below)
+        drawn = _draws(several, several.budgets(), min(resamples, MOST_RESAMPLES))
+        repeated, said = fit_repeated(runs, below, drawn, stage("laws of repeated text"))
+    notes += [*([said] if said else []), *_notes(family, budgets)]
+    return replace(family, notes=tuple(notes), repeated=repeated)
+
+
+def _require_several(runs: Runs, count: int) -> None:
+    """Check that runs that read their text once have several sizes and budgets.
+
+    Raises:
+        UserError: they have not.
+    """
+    if not len(runs.loss):
+        raise UserError(f"{runs.where_read}no run read its text at most {ONCE} times")
+    once = "" if len(runs.loss) == count else f" in runs that read their text {ONCE} times at most"
+    if len(sizes := np.unique(runs.parameters)) < 2:
+        size = f"one size, {sizes[0]:g} parameters"
+        raise UserError(f"{runs.where_read}{size}{once}; a law needs several")
+    if runs.flops.max() <= TOGETHER * runs.flops.min():
+        budget = f"one budget, {runs.flops[0]:.3g} FLOPs"
+        raise UserError(f"{runs.where_read}{budget}{once}; a law needs several")
+
+
+def _below_largest(runs: Runs, chosen: Array | None = None) -> Array:
+    """Return which runs are below the largest budget of those chosen, (runs,).
+
+    All are if fewer than two budgets would be left to fit.
+    """
+    of = np.arange(len(runs.loss)) if chosen is None else np.flatnonzero(chosen)
+    groups = runs.where(of).budgets()
+    least = runs.flops[of[groups[-1]]].min() if len(groups) > 2 else np.inf
+    return np.asarray(runs.flops < least)
 
 
 def _draws(runs: Runs, budgets: Sequence[Array], resamples: int) -> Array:
@@ -337,7 +404,11 @@ def _direct(
 
 
 def _isoflop(
-    runs: Runs, budgets: Sequence[Array], found: Sequence[Minimum], draws: Array
+    runs: Runs,
+    budgets: Sequence[Array],
+    found: Sequence[Minimum],
+    draws: Array,
+    advance: Callable[..., Any],
 ) -> dict[str, LawFit]:
     """Return the laws through the minima of parabolas and of Akima's interpolation."""
     if not budgets:
@@ -346,7 +417,10 @@ def _isoflop(
             "FLOPs, at several FLOPs"
         )
         return {name: LawFit(PowerLaw(), refused=why) for name in ("isoflop", "akima")}
-    resampled = [minima(runs.flops, runs.tokens, runs.loss, budgets, draw) for draw in draws]
+    resampled = []
+    for number, draw in enumerate(draws):
+        advance(number, len(draws))
+        resampled.append(minima(runs.flops, runs.tokens, runs.loss, budgets, draw))
     fits = {}
     for name, method in (("isoflop", "parabola"), ("akima", "akima")):
         law = law_of_minima(found, method)
@@ -393,14 +467,14 @@ def _with_draws(law: PowerLaw, laws: Sequence[PowerLaw], marks: Sequence[str]) -
 
 
 def _held_out(
-    runs: Runs, fitted: Array, values: Array, resampled: Array, noise: float | None
+    runs: Runs, unseen: Array, values: Array, resampled: Array, noise: float | None
 ) -> tuple[ForecastRun, ...]:
     """Return the forecasts of the runs that were not fitted."""
     if values.min() <= 0:
         return ()
     law = Law.of("", values, resampled, seed_noise=noise)
     found = []
-    for item in np.flatnonzero(~fitted):
+    for item in np.flatnonzero(unseen):
         forecast = law.forecast(float(runs.parameters[item]), float(runs.tokens[item]))
         found.append(ForecastRun(int(item), forecast.value, *forecast.interval))
     return tuple(found)
@@ -434,7 +508,7 @@ def _notes(fit: FamilyFit, budgets: Sequence[Array]) -> list[str]:
             )
     if fit.seed_noise is None:
         notes.append("seed noise is unknown: no size and budget has three seeds")
-    if fit.held_out:
+    if fit.held_out and not direct.refused:
         inside = [h.low <= fit.runs.loss[h.item] <= h.high for h in fit.held_out]
         errors = [h.forecast / fit.runs.loss[h.item] - 1 for h in fit.held_out]
         flops = power(float(fit.runs.flops[fit.held_out[0].item]))
@@ -443,6 +517,6 @@ def _notes(fit: FamilyFit, budgets: Sequence[Array]) -> list[str]:
             f"error of {100 * float(np.sqrt(np.mean(np.square(errors)))):.2f} %, and {sum(inside)} "
             f"of {len(inside)} lie in their 95 % intervals"
         )
-    elif fit.fitted.all():
+    elif not fit.held_out:
         notes.append("nothing was held out: that needs three budgets, of runs of several sizes")
     return notes

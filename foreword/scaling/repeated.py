@@ -13,6 +13,7 @@ of about one epoch, and minimises Huber's loss of the log loss, as the direct fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,10 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from foreword.scaling.law import ends
-from foreword.scaling.runs import Runs
+from foreword.scaling.runs import ONCE, Runs
 from foreword.scaling.surface import DELTA, NAMES, Surface
 from foreword.types import Array
 
-ONCE = 1.05  # epochs up to which text counts as read once
 FEWEST_REPEATED = 4  # runs; fewer fit no form
 FEWEST_VALUES = 8  # of the larger form; as many runs are needed
 MOST_RESAMPLES = 200
@@ -86,20 +86,20 @@ def repeated_losses(form: str, values: Array, n: Array, d: Array, unique: Array)
     return np.asarray(e + a * size**-alpha + b * tokens**-beta)
 
 
-def fit_repeated(runs: Runs, fitted: Array, draws: Array) -> tuple[dict[str, RepeatedFit], str]:
+def fit_repeated(
+    runs: Runs, fitted: Array, draws: Array, advance: Callable[..., Any]
+) -> tuple[dict[str, RepeatedFit], str]:
     """Return the two forms, and what a reader should know.
 
     Args:
         runs: of a family.
         fitted: whether each is fitted, (runs,); the others test the forms.
         draws: how often each resampled table holds each fitted run, (tables, fitted runs).
+        advance: called with the tables fitted and their number.
     """
-    if runs.unique_tokens is None:
-        return {}, ""
     seen, unseen = runs.where(fitted), runs.where(~fitted)
     epochs = seen.epochs
-    if not (again := int((epochs > ONCE).sum())):
-        return {}, ""
+    again = int((epochs > ONCE).sum())
     levels = len(np.unique(np.round(np.log(epochs[epochs > ONCE]), 1)))
     if again < FEWEST_REPEATED or levels < 2 or len(epochs) < FEWEST_VALUES + 1:
         return {}, (
@@ -111,16 +111,15 @@ def fit_repeated(runs: Runs, fitted: Array, draws: Array) -> tuple[dict[str, Rep
     start = seen.where(once) if once.sum() >= FEWEST_VALUES else seen
     surface = Surface.of(start.parameters, start.tokens, start.loss)
     base = surface.fit(np.ones((1, len(start.loss))))[0][0]
-    found = {}
-    for form, added in FORMS.items():
+    found, total = {}, len(FORMS) * len(draws)
+    for number, (form, added) in enumerate(FORMS.items()):
         tries = [_descend(form, seen, base, np.array(s)) for s in STARTS[form]]
         values, _ = min(tries, key=lambda each: each[1])
-        resampled = [
-            _descend(
-                form, seen.where(np.repeat(np.arange(len(draw)), draw)), values[:5], values[5:]
-            )[0]
-            for draw in draws[:MOST_RESAMPLES]
-        ]
+        resampled = []
+        for done, draw in enumerate(draws, number * len(draws)):
+            advance(done, total)
+            drawn = seen.where(np.repeat(np.arange(len(draw)), draw))
+            resampled.append(_descend(form, drawn, values[:5], values[5:])[0])
         names = (*NAMES, *added)
         intervals = [ends(column) for column in np.reshape(resampled, (-1, len(names))).T]
         loose = [
@@ -135,10 +134,7 @@ def fit_repeated(runs: Runs, fitted: Array, draws: Array) -> tuple[dict[str, Rep
             _error(form, values, unseen) if len(unseen.loss) else None,
             f"the runs do not determine {', '.join(loose)}" if loose else "",
         )
-    return found, (
-        f"{again} of {len(epochs)} fitted runs read text again, of which the three methods "
-        "know nothing"
-    )
+    return found, ""
 
 
 def _descend(form: str, runs: Runs, base: Array, added: Array) -> tuple[Array, float]:

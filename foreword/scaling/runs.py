@@ -19,6 +19,7 @@ from foreword.tables.read import read_table
 from foreword.tables.table import ExampleTable
 from foreword.types import Array
 
+ONCE = 1.05  # epochs up to which text counts as read once
 TOGETHER = 1.05  # runs whose FLOPs differ by less than this factor have one budget
 FAR_FROM_SIX = 20.0  # times 6 N D, from which FLOPs are said to be so
 PLATEAU = 0.97  # of the unigram loss, above which a run still lies on that plateau
@@ -55,6 +56,7 @@ class Runs:
         vocabulary: tokens of the tokenizer; None if unknown or not the same in all.
         unit: of the loss; "" if unknown.
         notes: what was derived or left unread.
+        where_read: the table and the family, in front of what is wrong.
     """
 
     family: str
@@ -69,6 +71,7 @@ class Runs:
     vocabulary: int | None = None
     unit: str = ""
     notes: tuple[str, ...] = ()
+    where_read: str = ""
 
     @property
     def epochs(self) -> Array:
@@ -168,6 +171,7 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     families = values.get("family", [""] * len(sources))
     return [
         _family(
+            f"{table.path}: family {family}: " if family else f"{table.path}: ",
             family,
             {
                 k: [v for v, f in zip(of, families, strict=True) if f == family]
@@ -244,11 +248,11 @@ def _derive(values: dict[str, list[Any]]) -> list[str]:
 
 
 def _family(
-    family: str, values: Mapping[str, Sequence[Any]], sources: Sequence[str], notes: tuple[str, ...]
-) -> Runs:
+    where: str, family: str, values: Mapping[str, Sequence[Any]], sources: Sequence[str],
+    notes: tuple[str, ...],
+) -> Runs:  # fmt: skip
     """Return the runs of a family, checked."""
     arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
-    of_family = f"family {family}: " if family else ""
     if (unigram := arrays.pop("unigram", None)) is not None:
         is_learned = arrays["loss"] < PLATEAU * unigram
         if left := int((~is_learned).sum()):
@@ -259,11 +263,11 @@ def _family(
             values = {key: [of[int(n)] for n in kept] for key, of in values.items()}
             sources = [sources[int(n)] for n in kept]
         if not len(arrays["loss"]):
-            raise UserError(f"{of_family}no run has learned more than the frequency of tokens")
+            raise UserError(f"{where}no run has learned more than the frequency of tokens")
     for column, what in (("tokenizer", "tokenizers"), ("loss_unit", "units")):
         if len(names := sorted(set(values.get(column, ())))) > 1:
             raise UserError(
-                f"{of_family}runs of several {what} ({', '.join(names)}), whose losses do not "
+                f"{where}runs of several {what} ({', '.join(names)}), whose losses do not "
                 "compare; fit each apart, as a family"
             )
     # Each row is another run, seed or checkpoint.
@@ -277,14 +281,6 @@ def _family(
                 "column 'seed', or leave one out"
             )
         seen[key] = source
-    if len(np.unique(arrays["parameters"])) < 2:
-        raise UserError(
-            f"{of_family}one size, {arrays['parameters'][0]:g} parameters; a law needs several"
-        )
-    if arrays["flops"].max() <= TOGETHER * arrays["flops"].min():
-        raise UserError(
-            f"{of_family}one budget, {arrays['flops'][0]:.3g} FLOPs; a law needs several"
-        )
     # A run is what was trained at once: its checkpoints are drawn together.
     count = len(sources)
     if "run" in values:
@@ -311,6 +307,7 @@ def _family(
         vocabularies.pop() if len(vocabularies) == 1 else None,
         next(iter(values.get("loss_unit", ())), ""),
         notes,
+        where,
     )
 
 

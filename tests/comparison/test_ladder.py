@@ -33,9 +33,7 @@ CELLS = [
     for width in (8, 16)
 ]
 
-GOOD = ", ".join(
-    f'"{name}": "1"' for name in ("size", "settings", "seed", "parameters", "tokens", "flops")
-)
+GOOD = ", ".join(f'"{name}": "1"' for name in ladder.NEEDED if name != "loss")
 LATER = {"recipe": "decoder.toml", "budget": {"unit": "flops", "amount": 2e9}}
 
 
@@ -85,6 +83,12 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert begun["run"] == str(less.resolve())
     decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
     assert int(begun["checkpoint"][5:]) <= decayed  # from before its decay
+    # The losses before the decay are curves, of which the longest of each size is read.
+    measured, _ = ladder.measurements_of([out], "train")
+    assert {row["run"] for row in measured} == {str(out / "runs" / f"{n}-1-2e8-1") for n in (8, 16)}
+    assert max(row["checkpoint"] for row in measured) <= 0.81 * max(int(r["steps"]) for r in rows)
+    assert main(["scale", "plateaus", str(out)]) == 2
+    assert "no heldout loss at a constant learning rate" in capsys.readouterr().err
     # The same command does nothing again; known runs are not run elsewhere either.
     at = {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
     assert run(grid, out) == 0
@@ -104,7 +108,7 @@ def test_a_ladder_branches_its_budgets_off_one_training(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"size": "8"}', "has no 'settings'"),
+        ('{"size": "8"}', "has no 'width'"),
         (f'{{{GOOD}, "loss": "nan"}}', "loss: must be above 0"),
         (f'{{{GOOD}, "loss": "low"}}', "loss: must be above 0"),
     ],
@@ -120,7 +124,7 @@ def test_known_runs_are_checked(
 
 def test_what_goes_on_from_a_failed_run_is_left_out(folder: Path, tmp_path: Path) -> None:
     grid = load_grid(write(folder), budget=Budget("flops", 1.0))
-    made = ladder.ladder(grid, [LESS, MORE, 2 * MORE])
+    made, _ = ladder.ladder(grid, [LESS, MORE, 2 * MORE])
     assert made is not None
     comparison = Comparison(made, tmp_path / "out", grids.Quiet())
     first, second, third = (job for job in comparison.jobs() if job.cell.name.startswith("8-"))
@@ -185,6 +189,32 @@ def test_rates_are_tried_and_a_rule_is_used(
     used = {(row["width"], row["lr"]) for row in shown["runs"]}
     assert len(used) == 2  # one rate for each width, at both budgets
     assert "layers beside the points" in (out / "rates.html").read_text()
+    # What is known is not tried again, and only runs at the rule's rates are fitted.
+    known = tmp_path / "known.csv"
+    lines = (out / "rates.csv").read_text() + (out / "runs.csv").read_text().split("\n", 1)[1]
+    known.write_text(lines)
+    again = tmp_path / "again"
+    assert run(grid, again, "--rates", "0.1,1,10", "--known", str(known), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rates"] == shown["rates"]
+    assert not (again / "runs").exists()
+    rates = sorted(row["lr"] for row in csv.DictReader((again / "runs.csv").open()))
+    assert rates == sorted(str(row["lr"]) for row in shown["runs"])
+
+
+def test_choices_are_trained_and_compared(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = {"label": "narrow ff", "recipe": "decoder.toml", "set": {"model": {"d_ff": 8}}}
+    cells = [*CELLS, narrow]
+    grid = grids.write_grid(folder, budget=None, tasks=None, set=SETS, cells=cells)
+    command = ["scale", "choices", grid, "--out", str(tmp_path / "o"), "--flops", f"{LESS},{MORE}"]
+    assert main([*command, "--json"]) == 0, capsys.readouterr().err
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown["budgets"][0]["losses"]) == ["8", "16", "narrow ff"]
+    assert -1 <= shown["budgets"][0]["tau"] <= 1 and shown["budgets"][1]["tau"] is None
+    page = (tmp_path / "o" / "choices.html").read_text(encoding="utf-8")
+    assert "narrow ff" in page and page.count("<figure") == 1
+    assert len((tmp_path / "o" / "choices.csv").read_text().splitlines()) == 7
 
 
 def test_a_cell_goes_on_to_a_larger_budget_alone(folder: Path) -> None:

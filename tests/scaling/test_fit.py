@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import foreword
 from foreword.errors import UserError
-from foreword.scaling.fit import FamilyFit, fit_runs
+from foreword.scaling.fit import FamilyFit, LawFit, fit_runs
 from foreword.scaling.law import Law, losses
+from foreword.scaling.optima import PowerLaw
 from foreword.scaling.runs import read_runs
 from foreword.scaling.surface import Surface
 from tests.scaling.surfaces import SURFACES, E, runs_on, with_noise
@@ -115,6 +117,16 @@ def test_intervals_hold_the_truth_and_the_largest_budget_is_forecast() -> None:
         assert low < found.methods[method].law.exponent < high
 
 
+@pytest.mark.parametrize(
+    ("deviation", "refused", "marks"), [(0.1, "", 0), (0.5, "", 1), (0.5, "x", 0)]
+)
+def test_a_law_with_a_wide_interval_is_marked(deviation: float, refused: str, marks: int) -> None:
+    """Laws through one point at 1e14 FLOPs; at 1e15, 0.1 more or less is a factor of 1.6."""
+    slopes = 0.5 + deviation * np.linspace(-1, 1, 50)
+    law = LawFit(PowerLaw(0.5, 0.0), np.stack([slopes, 14 * (0.5 - slopes)], 1), refused)
+    assert sum("too wide to plan by" in mark for mark in law.marked_if_wide(1e15).marks) == marks
+
+
 def test_checkpoints_of_a_run_are_drawn_together() -> None:
     from foreword.scaling.fit import _draws
 
@@ -179,14 +191,16 @@ def test_residuals_far_above_the_seed_noise_are_marked() -> None:
     assert any("far above the seed noise" in m for m in fit(rows).methods["direct"].marks)
 
 
-def test_an_envelope_of_all_runs_and_minima_of_equal_losses_are_refused() -> None:
+def test_an_envelope_of_all_runs_and_minima_of_equal_losses_are_refused(tmp_path: Path) -> None:
     together = [row | {"tokens": 20 * row["parameters"]} for row in runs_on(SURFACES[1][0])]
     for row in together:
         row["flops"] = 6 * row["parameters"] * row["tokens"]
         row["loss"] = 1 + row["flops"] ** -0.01
     assert fit(together).methods["envelope"].refused
     equal = [row | {"loss": 3.0} for row in runs_on(SURFACES[1][0])]
-    assert fit(equal).methods["envelope"].refused and fit(equal).methods["isoflop"].refused
+    found = foreword.scale.fit(equal, tmp_path / "equal", resamples=3)
+    assert all(method.refused for method in found.fits[0].methods.values())
+    assert found.status == 2 and not found.laws
 
 
 def test_flops_in_other_units_are_noted() -> None:
@@ -294,8 +308,6 @@ def test_a_missing_column_is_named(tmp_path: Path, missing: str) -> None:
 
 
 def check_refused(folder: Path, rows: list[dict[str, str]], expected: str, **options: str) -> None:
-    import foreword
-
     file = folder / "runs.csv"
     lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

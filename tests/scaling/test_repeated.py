@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from foreword.errors import UserError
 from foreword.scaling.fit import fit_runs
 from foreword.scaling.repeated import FORMS, effective, repeated_losses
 from foreword.scaling.runs import read_runs
@@ -40,6 +42,25 @@ def test_known_constants_are_found(form: str) -> None:
     assert fit["error"] < 1e-5 and all(fit["interval"][name] for name in known)
     other = next(name for name in FORMS if name != form)
     assert found.repeated[other].error > 100 * fit["error"]
+
+
+def test_the_three_methods_read_no_run_that_read_its_text_again() -> None:
+    rows = [row for row in rows_of("additive", (1, 1.04, 4, 40)) if row["tokens"] < 2e10]
+    (runs,) = read_runs(rows)
+    stages: list[str] = []
+    (found,) = fit_runs(runs, "huber", 3, lambda name: stages.append(name) or (lambda *_: None))
+    assert stages == ["direct fit", "isoFLOP minima", "laws of repeated text"]
+    assert found.values == pytest.approx(BASE, rel=0.05)
+    (once,) = read_runs([row for row in rows if row["epochs"] < 2])
+    (alone,) = fit_runs(once, resamples=3)
+    for name, method in found.methods.items():
+        plain = alone.methods[name].as_json()
+        assert json.dumps(method.as_json()) == json.dumps(plain)
+    assert len(found.held_out) == len(alone.held_out)
+    left_out = len(rows) - len(once.loss)
+    assert any(f"{left_out} of {len(rows)} runs that read" in note for note in found.notes)
+    with pytest.raises(UserError, match=r"table: no run read its text at most 1.05 times"):
+        fit_runs(read_runs([row for row in rows if row["epochs"] > 2])[0])
 
 
 def test_muennighoffs_half_life() -> None:

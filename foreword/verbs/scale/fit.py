@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.scaling.columns import RunColumns
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import Flag, PathName
-from foreword.verbs._groups import Examples
+from foreword.verbs._groups import Examples, ShowsProgress
 from foreword.verbs.scale._contract import ScaleVerb
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class ScalingLaws(Result):
     laws: dict[str, Law]
 
     @property
+    def status(self) -> int:
+        """The exit status: 2 if no method found a law that is to be used."""
+        found = (method for fit in self.fits for method in fit.methods.values())
+        return 2 if all(method.refused for method in found) else 0
+
+    @property
     def page(self) -> Path:
         """The page that shows the fits."""
         return self.out / "laws.html"
@@ -51,10 +57,14 @@ class ScalingLaws(Result):
         parts: list[Part] = []
         for fit in self.fits:
             parts.append(ResultTable(method_rows(fit), f"{fit.name}: optimal tokens"))
-            parts.append(ResultTable(value_rows(fit), "L = E + A / N^alpha + B / D^beta"))
+            refused = ", refused" if fit.methods["direct"].refused else ""
+            title = f"direct fit{refused}: L = E + A / N^alpha + B / D^beta"
+            parts.append(ResultTable(value_rows(fit), title))
             if fit.repeated:
                 parts.append(ResultTable(repeated_rows(fit), "text read several times"))
             parts += map(Remark, remarks_of(fit))
+        if self.status:
+            parts.append(Remark("no law: all methods are refused"))
         names = ", ".join(str(self.out / name) for name in self.laws) or None
         return [*parts, Facts({"page": self.page, "laws": names})]
 
@@ -73,7 +83,7 @@ class ScalingLaws(Result):
 
 
 @dataclass(frozen=True)
-class Fit(RunColumns, ScaleVerb[ScalingLaws]):
+class Fit(RunColumns, ShowsProgress, ScaleVerb[ScalingLaws]):
     """Fit scaling laws to a table of finished runs, by three methods side by side.
 
         foreword.scale.fit("runs.csv").laws
@@ -104,6 +114,7 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
 
     def __call__(self) -> ScalingLaws:
         from foreword.reports.scaling import write_laws
+        from foreword.runs.stages import Prefixed
         from foreword.scaling.fit import fit_runs
         from foreword.scaling.runs import read_runs
 
@@ -117,6 +128,11 @@ class Fit(RunColumns, ScaleVerb[ScalingLaws]):
         atomic.require_writable(out, is_folder=True)
         columns = RunColumns(**{f.name: getattr(self, f.name) for f in fields(RunColumns)})
         families = read_runs(self.table, columns)
-        fits = [fit for runs in families for fit in fit_runs(runs, self.criterion, self.resamples)]
+        fits: list[FamilyFit] = []
+        with self.display() as display:
+            for runs in families:
+                name = f"{runs.family}: " if runs.family else ""
+                stage = Prefixed(display, name).stage
+                fits += fit_runs(runs, self.criterion, self.resamples, stage)
         laws = write_laws(out, table.name, fits, (self.unit, self.text, self.machine))
         return ScalingLaws(out, tuple(fits), laws)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +11,8 @@ from foreword.disk import atomic
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import Trainings
-from foreword.verbs._arguments import paths
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths
-from foreword.verbs._groups import ReadsText, ShowsProgress
-from foreword.verbs.scale._contract import ScaleVerb
+from foreword.verbs.scale._ladder import LadderVerb, numbers_of, shown_forecast, status_of
 from foreword.verbs.scale.fit import Fit, ScalingLaws
 
 if TYPE_CHECKING:
@@ -47,21 +44,13 @@ class ScaledRuns(Result):
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if all is done, 130 if it was stopped, 2 if a run failed."""
-        if self.compared is None or self.compared.forecast is not None:
-            return 0
-        if not self.compared.is_done:
-            return 130
-        return 2 if self.compared.results.comparison.failures else 0
+        """The exit status; see `status_of`."""
+        return status_of(self.compared)
 
     def tables(self) -> Sequence[Part]:
         """Return the forecast; or the runs, the laws, and what failed."""
-        from foreword.comparison.tables import forecast_table
-
         if self.compared is not None and self.compared.forecast is not None:
-            table = forecast_table(self.compared.forecast)
-            shown: list[Any] = [dict(zip(table.columns, r, strict=True)) for r in table.rows]
-            return [ResultTable(shown, table.title), *map(Remark, self.compared.notes)]
+            return [shown_forecast(self.compared.forecast), *map(Remark, self.compared.notes)]
         rows = [{name: row.get(name, "") for name in SHOWN} for row in self.rows]
         parts: list[Part] = [ResultTable(rows, "the runs")]
         parts += [Remark(self.rule)] if self.rule else []
@@ -78,7 +67,7 @@ class ScaledRuns(Result):
 
 
 @dataclass(frozen=True)
-class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
+class Run(LadderVerb[ScaledRuns]):
     """Train a ladder of sizes at several budgets, and fit scaling laws to it.
 
         foreword.scale.run("decoder", "books/", "runs/scale", flops=[1e12, 3e12, 1e13, 3e13])
@@ -89,139 +78,76 @@ class Run(ReadsText, ShowsProgress, ScaleVerb[ScaledRuns]):
     Attributes:
         family: decoder, encoder, encoder_decoder or lstm; or a grid, a .toml file with a cell for
             each size.
-        data: text files, folders, globs; or a prepared folder.
-        out: folder to create, or to continue.
-        flops: the budgets, as in 1e12,3e12,1e13.
-        seeds: trainings of each size.
         rates: factors of each size's learning rate to try at the two smallest budgets, as in
             0.25,0.5,1,2,4; a rule of the width is fitted to the best and used for all budgets.
-        known: a runs.csv of finished runs on the same text, which are not run again.
-        heldout: held-out text; default: a share of the data.
-        dry_run: prepare the data and estimate the time; train nothing.
         resamples: resampled tables, for the intervals of the laws.
-        ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine.
     """
 
     family: Annotated[PathName, ARGUMENT]
     data: Paths | None = None
     out: Annotated[PathName, Flag(is_required=True)] = "scale"
     _: KW_ONLY
-    flops: Annotated[str | Sequence[float], Flag(takes=str, metavar="C1,C2,...", is_required=True)]
-    seeds: Trainings = 1
     rates: Annotated[str | Sequence[float] | None, Flag(takes=str, metavar="F1,F2,...")] = None
-    known: PathName | None = None
-    heldout: Paths | None = None
-    dry_run: bool = False
     resamples: Trainings = 1_000
-    ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
 
     def __call__(self) -> ScaledRuns:
         from foreword.comparison import ladder
+        from foreword.settings import config
 
         out, name = Path(self.out), Path(str(self.family)).stem
-        known = [] if self.known is None else ladder.read_rows(Path(self.known))
         family = name.removeprefix("scale_")
-        known = [row for row in known if row.get("family", family) == family]
-        sizes, budgets = self._grid(), _numbers(self.flops, "--flops")
-        self._require_same_family(out / ladder.ROWS, family)
+        is_shipped = f"scale_{self.family}" in config.GRIDS.names()
+        sizes = self.grid_of(f"scale_{self.family}" if is_shipped else str(self.family), self.data)
+        known, budgets = self.known_rows(out, family), self.budgets()
         rule, done, rows = "", None, known
+        tried: list[Any] = []
         if self.rates is not None:
-            sizes, rule, done = self._tuned(sizes, budgets, family)
+            sizes, rule, done, tried = self._tuned(sizes, budgets, family, known)
         laws, why = None, "nothing was trained"
         if done is not None and (self.dry_run or not done.is_done):
             return ScaledRuns(out, tuple(rows), laws, why, done)
-        grid = ladder.ladder(sizes, budgets, known)
-        done = None if grid is None else self._trained(grid, out)
+        grid, used = ladder.ladder(sizes, budgets, known)
+        # What is known of other rates than the rule's is no run of the ladder.
+        known = [row for row in known if row not in tried or row in used]
+        done = None if grid is None else self.trained(grid, out)
         if not self.dry_run:
             rows = known if done is None else ladder.rows_of(done.results, family, known)
             ladder.write_rows(out / ladder.ROWS, rows)
             text = ", ".join(map(str, sizes.data))
             try:
-                laws = Fit(out / ladder.ROWS, out / "laws", resamples=self.resamples, text=text)()
+                laws = Fit(
+                    out / ladder.ROWS,
+                    out / "laws",
+                    resamples=self.resamples,
+                    text=text,
+                    progress=self.progress,
+                )()
             except UserError as error:
                 why = f"no laws: {error}"
         return ScaledRuns(out, tuple(rows), laws, "" if laws else why, done, rule)
 
-    def _require_same_family(self, file: Path, family: str) -> None:
-        """Check that the runs of the folder, if there are any, are of the family.
-
-        Raises:
-            UserError: they are of another.
-        """
-        from foreword.comparison.ladder import read_rows
-
-        names = {str(row.get("family")) for row in read_rows(file)} if file.is_file() else set()
-        if other := sorted(names - {family}):
-            raise UserError(f"{file}: holds the ladder of {other[0]}; choose another --out")
-
     def _tuned(
-        self, sizes: Grid, budgets: Sequence[float], family: str
-    ) -> tuple[Grid, str, Compared]:
-        """Return the sizes with the rates of a rule, the rule in words, and its comparison."""
+        self, sizes: Grid, budgets: Sequence[float], family: str, known: Sequence[dict[str, Any]]
+    ) -> tuple[Grid, str, Compared | None, list[Any]]:
+        """Return the sizes with a rule's rates, the rule, its comparison and the rows it knew."""
         from foreword.comparison import ladder
         from foreword.reports.rates import rates_page, rule_line
         from foreword.scaling.rates import best_rates, rate_rule
 
         out = Path(self.out)
         assert self.rates is not None
-        factors = _numbers(self.rates, "--rates")
+        factors = numbers_of(self.rates, "--rates")
         if len(factors) < 3:
             raise UserError("--rates: give three factors or more, as in 0.5,1,2")
-        grid = ladder.ladder(ladder.with_rates(sizes, factors), budgets, most=2)
-        assert grid is not None
-        done = self._trained(grid, out)
-        rows = ladder.rows_of(done.results, family)
-        if self.dry_run or not done.is_done or not rows:
-            return sizes, "", done
+        grid, tried = ladder.ladder(ladder.with_rates(sizes, factors), budgets, known, most=2)
+        done = None if grid is None else self.trained(grid, out)
+        rows = tried if done is None else ladder.rows_of(done.results, family, tried)
+        if (done is not None and (self.dry_run or not done.is_done)) or not rows:
+            return sizes, "", done, tried
         found = best_rates(rows)
         rule = rate_rule(found)
         ladder.write_rows(out / "rates.csv", rows)
         atomic.write_text(out / "rates.html", rates_page(family, found, rule))
         if rule is not None:
             sizes = ladder.with_rule(sizes, rule, max(one.flops for one in found))
-        return sizes, rule_line(rule), done
-
-    def _trained(self, grid: Grid, out: Path) -> Compared:
-        """Return the comparison of the ladder's cells."""
-        from foreword.comparison.compare import compare
-        from foreword.process.cluster import connected
-
-        try:
-            with (
-                nullcontext() if self.ray is None else connected(self.ray) as cluster,
-                self.display(announces=True) as display,
-            ):
-                return compare(grid, out, display, cluster, is_dry=self.dry_run)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; the same command continues in {out}") from None
-
-    def _grid(self) -> Grid:
-        """Return the grid of the sizes, on the text."""
-        from foreword.comparison.grid import load_grid
-        from foreword.data.remote_tokens import local
-        from foreword.settings import config
-        from foreword.train.budget import Budget
-
-        name = str(self.family)
-        name = f"scale_{name}" if f"scale_{name}" in config.GRIDS.names() else name
-        grid = load_grid(
-            name,
-            [local(text) for text in paths(self.data)],
-            None,
-            Budget("flops", 1.0),
-            list(paths(self.heldout)),
-            self.reading,
-        )
-        return replace(grid, seeds=self.seeds)
-
-
-def _numbers(given: str | Sequence[float], option: str) -> list[float]:
-    """Return numbers that were given as such or as words, ascending and once each."""
-    words = given.split(",") if isinstance(given, str) else given
-    try:
-        numbers = sorted({float(word) for word in words})
-    except ValueError:
-        raise UserError(f"{option}: expected numbers as in 1,2.5,1e3, got '{given}'") from None
-    if not numbers or not 0 < numbers[0] <= numbers[-1] < 1e30:
-        raise UserError(f"{option}: must be above 0, got {given}")
-    return numbers
+        return sizes, rule_line(rule), done, tried
