@@ -12,9 +12,8 @@ from foreword.disk import atomic
 from foreword.formatting import figure, interval, power
 from foreword.reports import fragments
 from foreword.reports.page import page
-from foreword.reports.scaling import finish, write_rows
+from foreword.reports.scaling import finish, table, write_rows
 from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
-from foreword.reports.tables import Table
 from foreword.scaling.choices import BudgetChoice
 
 HEIGHTS: dict[Size, float] = {"wide": 5.0, "half": 5.4, "narrow": 5.6}  # inches
@@ -89,17 +88,13 @@ def write_choices(
         f"<h1>Choices: {escape(name)}</h1>",
         '<p class="lead">Does the winner at a small budget stay the winner?</p>',
         f'<ul class="note">{items}</ul>',
-        *(_table(choice_rows(found)), f"<h2>Loss, {escape(unit)}, and rank</h2>"),
-        _table(loss_rows(found)),
+        table(choice_rows(found)),
+        f"<h2>Loss, {escape(unit)}, and rank</h2>",
+        table(loss_rows(found)),
         fragments.figure(caption, partial(plot_choices, found), is_large=True),
         fragments.note(HOW),
     ]
     atomic.write_text(out / "choices.html", page(f"Choices: {name}", "\n".join(body)))
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    cells = [[str(value) for value in row.values()] for row in rows]
-    return Table(list(rows[0]), cells, [n not in ("winner", "cell") for n in rows[0]]).html()
 
 
 def plot_choices(found: Sequence[BudgetChoice], size: Size) -> str:

@@ -14,9 +14,8 @@ from foreword.disk import atomic
 from foreword.formatting import quantity
 from foreword.reports import fragments
 from foreword.reports.page import page
-from foreword.reports.scaling import finish, write_rows
+from foreword.reports.scaling import finish, table, write_rows
 from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
-from foreword.reports.tables import Table
 from foreword.scaling.plateaus import Plateau
 
 HEIGHTS: dict[Size, float] = {"wide": 4.4, "half": 3.4, "narrow": 3.2}  # inches
@@ -73,16 +72,13 @@ def write_plateaus(
     """
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / "plateaus.csv", [one.as_json() for one in found])
-    rows = plateau_rows(found)
-    cells = [[str(value) for value in row.values()] for row in rows]
-    is_number = [name not in ("family", "remark") for name in rows[0]]
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     curves, sizes = partial(plot_curves, found), partial(plot_sizes, found)
     body = [
         f"<h1>Plateaus: {escape(source)}</h1>",
         f'<p class="lead">{escape(title)}</p>',
         f'<ul class="note">{items}</ul>',
-        Table(list(rows[0]), cells, is_number).html(),
+        table(plateau_rows(found)),
         fragments.figure("Loss by tokens; lines: fitted; rings: plateaus", curves, is_large=True),
         fragments.figure("Plateau by parameters; hollow: not within the curve", sizes),
         fragments.note(HOW),

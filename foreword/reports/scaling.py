@@ -36,6 +36,7 @@ TITLES = {
 }
 HEIGHTS: dict[Size, float] = {"wide": 4.4, "half": 3.4, "narrow": 3.2}  # inches
 MOST_BUDGETS = 12  # with a curve each
+WORDS = ("state", "remark", "winner")  # columns without numbers, besides the first
 HOW = (
     "The direct fit (approach 3) reads all runs and all sizes at once, and is the one to trust "
     "where it is not refused. IsoFLOP minima (approach 2) need no form of the loss, but a parabola "
@@ -116,13 +117,13 @@ def remarks_of(fit: FamilyFit) -> list[str]:
 
 
 def write_laws(
-    out: Path, table: str, fits: Sequence[FamilyFit], about: tuple[str, str, str]
+    out: Path, name: str, fits: Sequence[FamilyFit], about: tuple[str, str, str]
 ) -> dict[str, Law]:
     """Write the page, the tables and the files of the laws.
 
     Args:
         out: the folder.
-        table: name of the table.
+        name: of the table.
         fits: of each family.
         about: unit of the loss, text and machine.
 
@@ -137,14 +138,14 @@ def write_laws(
     for fit in fits:
         ending = "" if fit.counted == "all" else "-without-embeddings"
         family = re.sub(r"[^\w.-]+", "_", fit.runs.family or "all").strip(".")
-        name = f"{family}{ending}.toml"
-        (out / name).unlink(missing_ok=True)  # of an earlier fit
+        file = f"{family}{ending}.toml"
+        (out / file).unlink(missing_ok=True)  # of an earlier fit
         if (law := fit.law(*about)) is not None:
-            laws[name] = law
-            law.save(out / name)
+            laws[file] = law
+            law.save(out / file)
     write_rows(out / "methods.csv", [row for fit in fits for row in _method_records(fit)])
     write_rows(out / "runs.csv", [row for fit in fits for row in _run_records(fit)])
-    atomic.write_text(out / "laws.html", page(f"Scaling laws: {table}", _body(table, fits)))
+    atomic.write_text(out / "laws.html", page(f"Scaling laws: {name}", _body(name, fits)))
     return laws
 
 
@@ -208,12 +209,12 @@ def _run_records(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
-def _body(table: str, fits: Sequence[FamilyFit]) -> str:
+def _body(name: str, fits: Sequence[FamilyFit]) -> str:
     families = len({fit.runs.family for fit in fits})
     runs = sum(len(fit.runs.loss) for fit in fits if fit.counted == "all")
     of = f"{runs} runs" + (f" of {families} families" if families > 1 else "")
     sections = [
-        f"<h1>Scaling laws: {escape(table)}</h1>",
+        f"<h1>Scaling laws: {escape(name)}</h1>",
         f'<p class="lead">{escape(of)}; the optimal number of tokens of a budget, and the loss to '
         "expect.</p>",
         *(_section(fit) for fit in fits),
@@ -229,9 +230,9 @@ def _section(fit: FamilyFit) -> str:
     refused = ", refused" if fit.methods["direct"].refused else ""
     parts = [
         f"<h2>{name}</h2>",
-        _table(method_rows(fit)),
+        table(method_rows(fit)),
         f"<h3>Direct fit{refused}: L = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
-        _table(value_rows(fit)),
+        table(value_rows(fit)),
         f'<ul class="note">{remarks}</ul>',
     ]
     if fit.runs.budgets():
@@ -255,16 +256,17 @@ def _section(fit: FamilyFit) -> str:
         )
     )
     if fit.repeated:
-        parts += ["<h3>Text read several times</h3>", _table(repeated_rows(fit))]
+        parts += ["<h3>Text read several times</h3>", table(repeated_rows(fit))]
     if fit.held_out:
-        parts += ["<h3>The largest budget, forecast</h3>", _table(_held_rows(fit))]
+        parts += ["<h3>The largest budget, forecast</h3>", table(_held_rows(fit))]
     return "\n".join(parts)
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as HTML, with numbers on the right."""
     columns = list(rows[0])
     cells = [[str(value) for value in row.values()] for row in rows]
-    is_number = [number > 0 and name != "state" for number, name in enumerate(columns)]
+    is_number = [number > 0 and name not in WORDS for number, name in enumerate(columns)]
     return Table(columns, cells, is_number).html()
 
 
