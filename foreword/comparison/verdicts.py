@@ -95,7 +95,7 @@ def notes(all_verdicts: Sequence[Verdict], seeds: int) -> list[str]:
     line = (
         f"Verdicts are t tests between all pairs of cells, corrected for their number (Holm; "
         f"{1 - LEVEL:.0%} in all): of differences paired by seed, by example or by piece of text, "
-        "with the noise of all cells together, and unpaired over the questions of a probe; "
+        "with the noise of all cells, and unpaired over the questions of a probe; "
         "results.csv and results.json have every pair."
     )
     if seeds == 1:
