@@ -28,6 +28,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison; demo shows all stages in minutes
+    serve       models over HTTP, for OpenAI's clients and others
 
 The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. That
 of `foreword scale` is one of `foreword.scale`: fit, scaling laws of a table of runs.
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from foreword.verbs.report import Report
     from foreword.verbs.resume import Resume
     from foreword.verbs.score import Score
+    from foreword.verbs.serve import Serve
     from foreword.verbs.show import Show
     from foreword.verbs.translate import Translate
     from foreword.verbs.tune import Tune
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     report = function(Report)
     resume = function(Resume)
     score = function(Score)
+    serve = function(Serve)
     show = function(Show)
     scale: SimpleNamespace
     tokenizer: SimpleNamespace
@@ -99,8 +102,8 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "clean", "compare", "demo", "drift", "evaluate",
     "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours", "predict",
-    "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show", "tokenizer",
-    "translate", "tune", "tune_suite",
+    "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "serve", "show",
+    "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 
