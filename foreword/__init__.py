@@ -29,6 +29,7 @@ The functions are verbs of the command line, with the same names, arguments and 
     neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison; demo shows all stages in minutes
+    serve       models over HTTP, for OpenAI's clients and others
 
 The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. So
 are those of `foreword scale`, run and fit, and of `foreword claims`, run and table.
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from foreword.verbs.report import Report
     from foreword.verbs.resume import Resume
     from foreword.verbs.score import Score
+    from foreword.verbs.serve import Serve
     from foreword.verbs.show import Show
     from foreword.verbs.translate import Translate
     from foreword.verbs.tune import Tune
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     report = function(Report)
     resume = function(Resume)
     score = function(Score)
+    serve = function(Serve)
     show = function(Show)
     claims: SimpleNamespace
     scale: SimpleNamespace
@@ -103,7 +106,8 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
     "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
-    "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score", "show",
+    "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score",
+    "serve", "show",
     "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 

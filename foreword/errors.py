@@ -37,6 +37,10 @@ class RangeError(UserError, ValueError):
     """A number is outside the range of its setting; the message begins with the setting's name."""
 
 
+class TooLongError(UserError):
+    """A text is longer than a model can read, or there are more of them than are taken at once."""
+
+
 class VocabSizeError(UserError):
     """A text supports no vocabulary of the requested size.
 

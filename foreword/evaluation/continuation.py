@@ -23,6 +23,7 @@ class Continuation:
             can be ragged has several.
 
     Attributes:
+        start_states: states of the beginnings, (rows, length, d_model) of each group.
         states: states of the tokens read last, (rows, tokens, d_model).
         positions: position of the last token of each row, (rows,) int64.
     """
@@ -30,6 +31,7 @@ class Continuation:
     def __init__(self, prompted: TrainedModel, batches: Sequence[Batch]) -> None:
         self._prompted = prompted
         hidden = [prompted.run_backbone(batch) for batch in batches]
+        self.start_states = [part.states for part in hidden]
         self.states = torch.cat([part.states[:, -1:] for part in hidden])
         self.positions: Array = np.concatenate([batch.positions[:, -1] for batch in batches])
         self._cross_mask = None if batches[0].cross_mask is None else FullMask()
@@ -74,6 +76,14 @@ class Continuation:
         self._length += int(counts[0])
         if self._is_growing:
             self._cache.accept(counts)
+
+    def join(self, other: Continuation) -> None:
+        """Add the rows of another, with sources of the same length; the cache can be ragged."""
+        self.positions = np.concatenate([self.positions, other.positions])
+        if self._source is not None and other._source is not None:
+            self._source = np.concatenate([self._source, other._source])
+        self.states = self.states[:0]
+        self._cache.join(other._cache)
 
     def keep(self, rows: Array) -> None:
         """Keep these rows alone, and forget the states read last."""

@@ -91,11 +91,26 @@ def start_of(prompted: TrainedModel, prompt: str) -> Start:
     Raises:
         UserError: the prompt is empty, and the model reads a source.
     """
+    return start_of_ids(prompted, prompt_ids(prompted, prompt))
+
+
+def prompt_ids(prompted: TrainedModel, prompt: str) -> Array:
+    """Return the tokens of a prompt, without what the model has before it."""
     # A source without sentinels is prose, in which the name of a special token is text.
     is_prose = prompted.answers and not prompted.uses_sentinels
-    ids = prompted.tokenizer.encode(prompt, special=not is_prose)
+    return prompted.tokenizer.encode(prompt, special=not is_prose)
+
+
+def start_of_ids(prompted: TrainedModel, ids: Array) -> Start:
+    """Return the start of the text of a prompt given as tokens; see `generate`.
+
+    Raises:
+        UserError: the prompt is empty, and the model reads a source.
+    """
     if prompted.continues:
-        target = np.concatenate([prompted.prompt_prefix, ids])
+        before = prompted.prompt_prefix
+        has_prefix = len(before) and np.array_equal(ids[: len(before)], before)
+        target = ids if has_prefix else np.concatenate([before, ids])
         # A model whose documents have no first token still needs one to predict from.
         return Start(None, target if len(target) else prompted.eos)
     if not len(ids):
@@ -148,12 +163,15 @@ def decode(
     Raises:
         UserError: a start is empty, or longer than the model can read.
     """
-    limits = TextLimits(sampling, stops, min_tokens, scores)
+    limits = TextLimits(sampling, min_tokens, scores)
     decoded: dict[int, GeneratedTokens] = {}
     is_ragged = prompted.recipe.model.cache_can_be_ragged
     with packed_weights(prompted.model), torch.inference_mode():
         for chunk in groups_of_equal_length(starts, TOGETHER, by_source=is_ragged):
             with threads_for(prompted, len(chunk)):
-                texts = Decoder(prompted, [starts[n] for n in chunk], limits).run()
-            decoded.update(zip(chunk, texts, strict=True))
+                decoder = Decoder(prompted, stops)
+                texts = decoder.add([starts[n] for n in chunk], [limits] * len(chunk))
+                while decoder.groups:
+                    decoder.step()
+            decoded.update(zip(chunk, (text.generated() for text in texts), strict=True))
     return [decoded[n] for n in range(len(starts))]

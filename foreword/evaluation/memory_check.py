@@ -7,6 +7,8 @@ what is kept from step to step: the texts, their beams and the key-value cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from foreword.errors import UserError
 from foreword.formatting import byte_size
 from foreword.runs.sizes import memory_of
@@ -49,6 +51,24 @@ def require_memory_to_search(prompted: TrainedModel, beams: int, tokens: int, op
     _require(needed, prompted, f"{beams:,} beams", option)
     needed += beams * tokens * (16 + _cache_bytes(prompted))
     _require(needed, prompted, f"{beams:,} beams of {tokens:,} tokens", "--tokens")
+
+
+def require_memory_to_serve(models: Sequence[tuple[TrainedModel, int]], texts: int) -> None:
+    """Check that `texts` texts of each model fit into memory at the same time.
+
+    Args:
+        models: the models, and the most tokens of a text of each.
+        texts: how many are generated together.
+
+    Raises:
+        UserError: they do not.
+    """
+    needed = 0
+    for prompted, tokens in models:
+        needed += texts * (
+            tokens * (16 + _cache_bytes(prompted)) + prompted.vocab.size * SCORE_BYTES
+        )
+        _require(needed, prompted, f"{texts:,} texts of each model", "--together")
 
 
 def _cache_bytes(prompted: TrainedModel) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,12 @@ class TextScore:
     tokens: tuple[str, ...]
     log_probs: Array
     totals: ScoreTotals
+
+    @property
+    def scored(self) -> list[dict[str, Any]]:
+        """Each token with its negative log-probability, as JSON has it."""
+        pairs = zip(self.tokens, self.log_probs.tolist(), strict=True)
+        return [{"token": token, "nats": -value} for token, value in pairs]
 
 
 @dataclass(frozen=True)
@@ -90,12 +98,28 @@ def score(
         UserError: the text has nothing to score or is too long, or a source is missing or not
             accepted.
     """
-    plan = _plan(prompted, text, source, stride)
-    log_probs = np.concatenate([np.empty(0), *scorer_of(prompted).log_probs(plan.items)])
-    if not len(log_probs):
-        raise UserError("the text has no token that can be scored; give a longer one")
-    tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
-    return TextScore(tokens, log_probs, _totals(prompted, plan, float(-log_probs.sum())))
+    return score_pairs(prompted, [(text, source)], stride)[0]
+
+
+def score_pairs(
+    prompted: TrainedModel, pairs: Sequence[tuple[str, str | None]], stride: int | None = None
+) -> list[TextScore]:
+    """Return what `score` does for each text with its source, computed together.
+
+    Raises:
+        UserError: as `score` does.
+    """
+    plans = [_plan(prompted, text, source, stride) for text, source in pairs]
+    items = (item for plan in plans for item in plan.items)
+    scored, scores = scorer_of(prompted).log_probs(items), []
+    for plan in plans:
+        log_probs = np.concatenate([np.empty(0), *islice(scored, plan.count)])
+        if not len(log_probs):
+            raise UserError("the text has no token that can be scored; give a longer one")
+        tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
+        totals = _totals(prompted, plan, float(-log_probs.sum()))
+        scores.append(TextScore(tokens, log_probs, totals))
+    return scores
 
 
 def score_texts(

@@ -105,6 +105,12 @@ class GrowingCache:
         """Keep the first of the tokens that were appended last, (rows,) int64."""
         self.lengths = self.lengths + counts
 
+    def join(self, other: GrowingCache) -> None:
+        """Add the rows of another cache after these."""
+        self.lengths = np.concatenate([self.lengths, other.lengths])
+        for layer, new in zip(self._layers, other._layers, strict=True):
+            layer.join(new, int(self.lengths.max()))
+
     def keep(self, rows: Array) -> None:
         """Keep these rows alone."""
         self.lengths = self.lengths[rows]
@@ -116,13 +122,9 @@ class GrowingLayer:
     """The keys and values of one layer of a `GrowingCache`."""
 
     def __init__(self, parts: Sequence[LayerCache], longest: int) -> None:
-        rows = sum(len(part[0][0]) for part in parts)
-        self._both = [_room(part, rows, longest) for part in parts[0][0]]
-        first = 0
-        for (keys, values), _ in parts:
-            for room, tensor in zip(self._both, (keys, values), strict=True):
-                room[first : first + len(keys), :, : keys.shape[2]] = tensor
-            first += len(keys)
+        self._both = [
+            _joined(tensors, longest) for tensors in zip(*(p[0] for p in parts), strict=True)
+        ]
         sources = [source for _, source in parts if source is not None]
         self.source = None
         if sources:
@@ -155,11 +157,29 @@ class GrowingLayer:
         keys, values = (room[:, :, : self._end] for room in self._both)
         return keys, values
 
+    def join(self, other: GrowingLayer, longest: int) -> None:
+        """Add the rows of another layer, in a room for rows of `longest` tokens."""
+        both = zip(self._both, other._both, strict=True)
+        self._both = [_joined((old, new), longest) for old, new in both]
+        if self.source is not None and other.source is not None:
+            keys, values = (torch.cat(some) for some in zip(self.source, other.source, strict=True))
+            self.source = keys, values
+
     def keep(self, rows: Tensor) -> None:
         """Keep these rows alone."""
         self._both = [room[rows.to(room.device)] for room in self._both]
         if self.source is not None:
             self.source = select(self.source, rows.to(self.source[0].device))
+
+
+def _joined(parts: Sequence[Tensor], longest: int) -> Tensor:
+    """Return the rows of all parts in one room, each cut to what a row of `longest` may have."""
+    room, first = _room(parts[0], sum(map(len, parts)), longest), 0
+    for part in parts:
+        length = min(part.shape[2], room.shape[2])
+        room[first : first + len(part), :, :length] = part[:, :, :length]
+        first += len(part)
+    return room
 
 
 def _room(like: Tensor, rows: int, length: int) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foreword.errors import UserError
+from foreword.errors import TooLongError, UserError
 from foreword.nn.model import Backbone, Model, SourceBackbone
 from foreword.objectives._contract import mode_id
 from foreword.runs.recipe import Recipe
@@ -327,7 +327,7 @@ class TrainedModel:
             UserError: it has fewer.
         """
         if self.limit is not None and length > self.limit:
-            raise UserError(
+            raise TooLongError(
                 f"the text has {length} tokens, and {self.name} has {self.limit} positions; "
                 "give a shorter one"
             )

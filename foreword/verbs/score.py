@@ -73,9 +73,8 @@ class ScoredResult(Result):
         if self.read is not None:
             document["read"] = asdict(self.read)
         if self.score is not None:
-            pairs = zip(self.score.tokens, self.score.log_probs.tolist(), strict=True)
             document["first_token_given"] = self.first_token_given
-            document["scored"] = [{"token": token, "nats": -value} for token, value in pairs]
+            document["scored"] = self.score.scored
         return document
 
 

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 from foreword.errors import UserError
 from foreword.evaluation import decoder
 from foreword.evaluation.continuation import Continuation
+from foreword.evaluation.decoder import Decoder, TextLimits
 from foreword.evaluation.decoding import decode, generate, stops_of
 from foreword.evaluation.drafts import Drafts
 from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
@@ -248,6 +249,47 @@ def test_repeated_text_is_read_several_tokens_at_a_time_with_the_same_result(
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
     if not temperature:
         assert with_guesses < len(reads), "greedy texts of tiny models repeat themselves"
+
+
+@pytest.mark.product(few=2)
+@pytest.mark.parametrize("family", [*DECODERS, "stream"])
+def test_texts_that_join_later_are_those_decoded_alone(make_prompted: Make, family: str) -> None:
+    prompted = make_prompted(family, "relative" if family == "stream" else "rotary")
+    starts = starts_for(prompted, ["The cat sat on", "A bird", "One day the sun shone", "The dog"])
+    none, joined = np.empty(0, np.int64), Decoder(prompted, np.empty(0, np.int64))
+    limits = [
+        TextLimits(Sampling(9 + 5 * n, temperature=n / 4, seed=n), scores=True, alternatives=n)
+        for n in range(len(starts))
+    ]
+    texts = []
+    for start, limit in zip(starts, limits, strict=True):  # each a few steps later
+        texts += joined.add([start], [limit])
+        joined.step()
+        joined.step()
+    if prompted.recipe.model.cache_can_be_ragged:
+        assert len(joined.groups) == len({group.source_length for group in joined.groups})
+    while joined.groups:
+        joined.step()
+    for text, start, limit in zip(texts, starts, limits, strict=True):
+        (alone,) = decode(prompted, [start], limit.sampling, none, scores=True)
+        assert text.generated().ids.tolist() == alone.ids.tolist()
+        np.testing.assert_allclose(text.nats, alone.log_probs, atol=1e-5)
+        assert [len(best) for best in text.alternatives] == [limit.alternatives] * len(text.ids)
+        if limit.alternatives and not limit.sampling.temperature:
+            assert [best[0][1] for best in text.alternatives] == text.nats
+
+
+def test_a_text_that_is_dropped_leaves_the_others_as_they_are(make_prompted: Make) -> None:
+    prompted, none = make_prompted("decoder", "rotary"), np.empty(0, np.int64)
+    starts = starts_for(prompted, ["The cat sat on", "A bird", "One day the sun shone"])
+    decoder, limits = Decoder(prompted, none), TextLimits(Sampling(20, temperature=0))
+    texts = decoder.add(starts, [limits] * 3)
+    decoder.step()
+    decoder.drop({texts[0]})
+    while decoder.groups:
+        decoder.step()
+    alone = decode(prompted, starts, limits.sampling, none)
+    assert [t.ids for t in texts[1:]] == [one.ids.tolist() for one in alone[1:]]
 
 
 def test_guesses_are_what_followed_the_same_tokens_before() -> None:

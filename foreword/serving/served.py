@@ -1,0 +1,446 @@
+"""The models of a server: what each can do, and requests as work for its thread."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foreword.errors import TooLongError, UserError
+from foreword.evaluation import decoding, filling, scoring, translation
+from foreword.evaluation.beam import Beams
+from foreword.evaluation.decoder import TextLimits
+from foreword.evaluation.loaded import LoadedModel
+from foreword.evaluation.sampling import Sampling
+from foreword.evaluation.scorer import padded
+from foreword.evaluation.starts import Start, next_token_batch
+from foreword.runs.trained_model import NEURAL, TrainedModel
+from foreword.serving import bodies
+from foreword.serving.worker import ItemKind, ModelWorker, RequestJob
+from foreword.serving.written import Wanted, WrittenText
+from foreword.settings import kinds
+from foreword.tables.chat import ASSISTANT, read_messages, to_text
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tables.given import records_table
+from foreword.tables.table import BadRows
+from foreword.tuning.predict_input import rows_to_predict
+from foreword.tuning.predict_table import PredictOptions, output_types
+from foreword.tuning.predictor import Predictor
+from foreword.tuning.tasks._conversations import ConversationTask
+from foreword.tuning.tuned_model import TunedWriter
+from foreword.types import Array
+
+MOST_ITEMS = 1024  # prompts, texts or rows of a request
+UNLIMITED = 4096  # tokens of a text, of a model without a last position
+
+Opened = LoadedModel | Predictor | TunedWriter
+Check = Callable[[TrainedModel], object]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How much a server takes on for each model.
+
+    Attributes:
+        together: the most texts that are generated at the same time.
+        queue: the most requests that wait.
+        length: the most tokens of a text with its prompt; None for the model's own.
+    """
+
+    together: int = 32
+    queue: int = 64
+    length: int | None = None
+
+
+class Served:
+    """A model that is served.
+
+    Args:
+        name: what requests and messages call it.
+        opened: the model.
+        capacity: how much is taken on.
+    """
+
+    def __init__(self, name: str, opened: Opened, capacity: Capacity) -> None:
+        self.name = name
+        # Its messages name what it was read from: here its name, for no path leaves the machine.
+        self._predictor: Predictor | TunedWriter | None = None
+        self._trained: TrainedModel | None = None
+        if isinstance(opened, LoadedModel):
+            self._trained = opened.trained = replace(opened.trained, source=Path(name))
+            self._predictor = opened if isinstance(opened, TunedWriter) else None
+        else:
+            self._predictor = replace(opened, source=Path(name))  # type: ignore[type-var]
+        self.length = self._most_tokens(capacity.length)
+        writes = self._trained is not None and "completions" in self.abilities
+        writer = self._trained if writes else None
+        self.worker = ModelWorker(name, writer, capacity.together, capacity.queue)
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The pretrained model.
+
+        Raises:
+            UserError: it was tuned for a task, and has the task's outputs alone.
+        """
+        if self._trained is None:
+            raise UserError(f"{self.name}: was tuned for a task; use /predict")
+        return self._trained
+
+    @property
+    def writes(self) -> tuple[TrainedModel, int] | None:
+        """The model that writes texts, and the most tokens of one; None if it writes none."""
+        return (self.trained, self.length) if "completions" in self.abilities else None
+
+    @property
+    def abilities(self) -> list[str]:
+        """The last parts of the paths that take the model."""
+        able = ["predict"] if self._predictor is not None else []
+        if isinstance(self._predictor, Predictor):
+            embeds = kinds.name_of(self._predictor.task) == "embed"
+            return [*able, *["embeddings"] * embeds]
+        model = self.trained
+        predicts = model.recipe.objective.predicts
+        has_head = predicts.tokens and not model.detects_replacements
+        is_chat = isinstance(self._chat_task(), ConversationTask)
+        writes = has_head and (model.continues or model.answers)
+        fills = has_head and (model.fills_in_place or model.uses_sentinels)
+        others = {
+            "completions": writes,
+            "chat/completions": is_chat,
+            "score": has_head,
+            "fill": fills,
+            "translate": model.answers,
+            "embeddings": not model.is_count_based,
+        }
+        return [*able, *(name for name, is_able in others.items() if is_able)]
+
+    def about(self) -> dict[str, Any]:
+        """Return what /v1/models says of it."""
+        about: dict[str, Any] = {"endpoints": self.abilities}
+        if self._predictor is not None:
+            about["task"] = kinds.name_of(self._predictor.task)
+            about["labels"] = list(self._predictor.labels)
+            about["max_tokens"] = self._predictor.max_tokens
+        if self._trained is not None:
+            about["description"] = self._trained.description
+            about["vocab"] = self._trained.vocab.size
+            about["parameters"] = self._trained.model.count_parameters()
+            about["max_tokens"] = self.length
+        return about
+
+    def _most_tokens(self, asked: int | None) -> int:
+        if self._trained is None:
+            return 0
+        own = self._trained.limit or UNLIMITED
+        return own if asked is None else min(asked, self._trained.limit or asked)
+
+    # -- texts -------------------------------------------------------------------------------------
+
+    def completion(self, body: bodies.CompletionBody) -> RequestJob:
+        """Return the work of continuing prompts.
+
+        Raises:
+            UserError: the model does not, or a prompt is empty, too long or not of its tokens.
+        """
+        decoding.starts_of(self.trained, [])
+        if body.echo and not self.trained.continues:
+            raise UserError("echo: this model reads the prompt as a source, and does not repeat it")
+        prompts = _items(body.prompt, "prompt")
+        _require_few(len(prompts) * body.n, "prompt")
+        return RequestJob(
+            deque(
+                text
+                for number, prompt in enumerate(prompts)
+                for text in self._continued(prompt, number * body.n, body)
+            )
+        )
+
+    def _continued(
+        self, prompt: str | Array, first: int, body: bodies.CompletionBody
+    ) -> list[WrittenText]:
+        """Return the texts that continue a prompt, numbered from `first`."""
+        model = self.trained
+        if isinstance(prompt, str):
+            ids, echo = decoding.prompt_ids(model, prompt), prompt
+        else:
+            ids = self._known(prompt)
+            echo = model.tokenizer.decode(ids, skip_special=False)
+        start = decoding.start_of_ids(model, ids)
+        unseen = len(start.target) - len(ids)
+        return self._texts(
+            start,
+            body,
+            Wanted(
+                first,
+                _stops(body.stop),
+                echo if body.echo else None,
+                unseen,
+                is_scored_only=body.max_tokens == 0,
+            ),
+            TextLimits(
+                self._sampling(body, start, max(body.max_tokens, 1)),
+                body.min_tokens,
+                scores=body.logprobs is not None,
+                alternatives=body.logprobs or 0,
+                scores_start=body.echo and body.logprobs is not None,
+            ),
+        )
+
+    def chat(self, body: bodies.ChatBody) -> RequestJob:
+        """Return the work of answering a conversation.
+
+        Raises:
+            UserError: the model was not tuned on conversations, or these are out of order.
+        """
+        task = self._chat_task()
+        if task is None or not isinstance(self._predictor, TunedWriter):
+            raise UserError(
+                f"{self.name}: was not tuned on conversations, so it has no form for them; tune it "
+                "with 'foreword tune RUN --task chat', or use /v1/completions"
+            )
+        messages = read_messages([_plain(item) for item in body.messages], "messages")
+        if not messages or messages[-1].role == ASSISTANT:
+            raise UserError("messages: must end with a message of the user")
+        most = body.max_completion_tokens or body.max_tokens or task.max_tokens
+        most = min(most, self.length)
+        example, template = Labelled(to_text(messages)), self._predictor.template
+        (start,), _ = task.starts([example], self.trained, template, most)
+        limits = TextLimits(
+            self._sampling(body, start, most),
+            body.min_tokens,
+            scores=body.logprobs,
+            alternatives=body.top_logprobs if body.logprobs else 0,
+        )
+        return RequestJob(deque(self._texts(start, body, Wanted(0, _stops(body.stop)), limits)))
+
+    def _chat_task(self) -> ConversationTask | None:
+        task = self._predictor.task if isinstance(self._predictor, TunedWriter) else None
+        return task if isinstance(task, ConversationTask) else None
+
+    def _texts(
+        self, start: Start, body: bodies.Generates, wanted: Wanted, limits: TextLimits
+    ) -> list[WrittenText]:
+        """Return the `n` texts after a start."""
+        next_token_batch(self.trained, [start])  # whether it can be read
+        return [
+            WrittenText(
+                self.trained,
+                replace(start, number=n),
+                limits,
+                replace(wanted, number=wanted.number + n, is_whole=not body.stream),
+            )
+            for n in range(body.n)
+        ]
+
+    def _sampling(self, body: bodies.Generates, start: Start, most: int) -> Sampling:
+        """Return the settings of sampling after a start."""
+        length = len(start.target) + (0 if start.source is None else len(start.source))
+        if length > self.length:
+            raise TooLongError(
+                f"the prompt has {length:,} tokens, and {self.name} reads {self.length:,}"
+            )
+        room = self.length + 1 - len(start.target)  # the last position predicts one more
+        seed = secrets.randbits(32) if body.seed is None else body.seed
+        return Sampling(min(most, room), body.temperature, body.top_k, body.top_p, seed)
+
+    def _known(self, ids: Array) -> Array:
+        """Return ids that are the model's tokens.
+
+        Raises:
+            UserError: one is not.
+        """
+        size = self.trained.vocab.size
+        if len(ids) and (ids.min() < 0 or ids.max() >= size):
+            wrong = next(i for i in ids.tolist() if not 0 <= i < size)
+            raise UserError(f"there is no token {wrong}: ids are from 0 to {size - 1:,}")
+        return ids
+
+    def tokens(self, text: str) -> Array:
+        """Return the ids of a text, in which names of special tokens become these."""
+        return self.trained.tokenizer.encode(text, special=True)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        known = self._known(_ids(ids, "tokens"))
+        return self.trained.tokenizer.decode(known, skip_special=False)
+
+    # -- items -------------------------------------------------------------------------------------
+
+    def embedding(self, body: bodies.EmbeddingBody) -> tuple[RequestJob, int]:
+        """Return the work of representing texts as vectors, and the number of their tokens.
+
+        The vector is what the model was tuned to give, else the mean of the last hidden states.
+
+        Raises:
+            UserError: the model has no vectors, or a text is empty or too long.
+        """
+        items = _items(body.input, "input")
+        if isinstance(self._predictor, Predictor):
+            return self._tuned_embedding(self._predictor, items), 0
+        model = self.trained
+        if model.is_count_based:
+            raise model.unable("has no hidden states", NEURAL)
+        wrapped = []
+        for item in items:
+            ids = self.tokens(item) if isinstance(item, str) else self._known(item)
+            wrapped.append(model.with_special_tokens(ids))
+        if not all(map(len, wrapped)):
+            raise UserError("input: a text is empty; there is nothing to embed")
+
+        def compute(some: Sequence[Array]) -> list[Array]:
+            states = model.encode(padded(some))
+            return [row[: len(ids)].mean(0) for row, ids in zip(states, some, strict=True)]
+
+        return _job("embeddings", compute, wrapped, 32), sum(map(len, wrapped))
+
+    def _tuned_embedding(self, predictor: Predictor, items: Sequence[str | Array]) -> RequestJob:
+        if "embeddings" not in self.abilities:
+            raise UserError(
+                f"{self.name}: was tuned to {predictor.task.answers.purpose}; use /predict"
+            )
+        texts = [item for item in items if isinstance(item, str)]
+        if len(texts) < len(items):
+            raise UserError("input: this model takes texts, not token ids")
+        if not all(text.strip() for text in texts):
+            raise UserError("input: a text is empty; there is nothing to embed")
+
+        def compute(some: Sequence[str]) -> list[Array]:
+            return list(np.asarray(predictor.outputs(some)))
+
+        return _job("embeddings", compute, texts, 32)
+
+    def fill(self, body: bodies.FillBody) -> RequestJob:
+        """Return the work of filling blanks."""
+        model = self.trained
+
+        def compute(some: Sequence[str]) -> list[filling.FilledText]:
+            return [filling.fill(model, text, body.top) for text in some]
+
+        return _job(("fill", body.top), compute, _texts(body.text, "text"), 4)
+
+    def score(self, body: bodies.ScoreBody) -> tuple[RequestJob, str]:
+        """Return the work of scoring texts, and what the first token of each is given."""
+        model, texts = self.trained, _texts(body.text, "text")
+        model.require_token_head()
+        sources: Sequence[str | None] = (
+            [body.source] if isinstance(body.source, str) else (body.source or [None] * len(texts))
+        )
+        if len(sources) != len(texts):
+            raise UserError(f"source: {len(sources)} for {len(texts)} texts; give one for each")
+
+        def compute(some: Sequence[tuple[str, str | None]]) -> list[scoring.TextScore]:
+            return scoring.score_pairs(model, some, body.stride)
+
+        pairs = list(zip(texts, sources, strict=True))
+        at_once = 16 if model.continues or model.answers else 1  # a masked one reads each often
+        return _job(("score", body.stride), compute, pairs, at_once), scoring.first_context(model)
+
+    def translate(self, body: bodies.TranslateBody) -> RequestJob:
+        """Return the work of translating texts."""
+        model = self.trained
+        beams = Beams(body.beams, body.length_penalty, min(body.max_tokens, self.length))
+
+        def compute(some: Sequence[str]) -> list[str]:
+            return list(translation.translate(model, some, beams))
+
+        next(translation.translate(model, [""], beams))  # whether it does
+        return _job(("translate", beams), compute, _texts(body.text, "text"), 8)
+
+    def predict(self, body: bodies.PredictBody) -> tuple[RequestJob, list[dict[str, Any]]]:
+        """Return the work of predicting for rows, and the rows: an empty one has no answer.
+
+        Raises:
+            UserError: the model was not tuned, or a row is not what it was tuned on.
+        """
+        if self._predictor is None:
+            raise UserError(
+                f"{self.name}: was pretrained and not fine-tuned; 'foreword tune' teaches it a task"
+            )
+        _require_few(len(body.data), "data")
+        model: Any = self._predictor
+        if body.threshold is not None:
+            model = model.at_threshold(body.threshold)
+        # Read the rows as examples.
+        if body.data and all(isinstance(row, Mapping) for row in body.data):
+            tuned = model.tuned_on
+            table, columns = (
+                records_table(body.data, "data", ()),
+                Columns(tuned.text, "", tuned.pair),
+            )
+        else:
+            table, columns = rows_to_predict(list(body.data), model, {}, ())
+        how = PredictOptions(columns, BadRows(), body.prefix, body.probabilities)
+        types = [name for name in output_types(table, model, how) if name not in table.types]
+        read = list(how.bad.examples(table, table.rows(), columns, model.task.reader.read))
+        examples = [None if e is None else model.tuned_on.with_prefix(e, body.prefix) for e in read]
+        rows = [{**row, **dict.fromkeys(types)} for _, row in table.rows()]
+
+        def compute(some: Sequence[tuple[int, Labelled]]) -> list[dict[str, Any]]:
+            texts = LabelledTexts.of(example for _, example in some)
+            answers, cut = model.answer(
+                texts, probabilities=body.probabilities, done=lambda count: None
+            )
+            if cut and len(some) > 1:  # which of them?
+                return [compute([one])[0] for one in some]
+            return [
+                {"row": number, "answer": answer, "is_cut": bool(cut)}
+                for (number, _), answer in zip(some, answers, strict=True)
+            ]
+
+        items = [(n, example) for n, example in enumerate(examples) if example is not None]
+        return _job(("predict", body.probabilities, body.threshold), compute, items, 32), rows
+
+
+def _job(
+    key: Any, compute: Callable[[Sequence[Any]], Sequence[Any]], items: Any, most: int
+) -> RequestJob:
+    return RequestJob(deque(enumerate(items)), ItemKind(key, compute, most))
+
+
+def _items(value: Any, name: str) -> list[str | Array]:
+    """Return prompts as texts and ids: a text, a list of ids, or a list of these."""
+    if isinstance(value, str) or (value and isinstance(value[0], int)):
+        value = (value,)
+    _require_few(len(value), name)
+    return [item if isinstance(item, str) else _ids(item, name) for item in value]
+
+
+def _ids(ids: Sequence[int], name: str) -> Array:
+    if any(abs(i) > 1 << 31 for i in ids):
+        raise UserError(f"{name}: there is no such token")
+    return np.asarray(ids, np.int64)
+
+
+def _texts(value: str | Sequence[str], name: str) -> Sequence[str]:
+    texts = [value] if isinstance(value, str) else value
+    _require_few(len(texts), name)
+    return texts
+
+
+def _require_few(count: int, name: str) -> None:
+    if not count:
+        raise UserError(f"{name}: is empty")
+    if count > MOST_ITEMS:
+        raise TooLongError(f"{name}: asks for {count:,} texts; at most {MOST_ITEMS:,} at once")
+
+
+def _stops(value: str | Sequence[str]) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose content, perhaps a list of parts of text, is text."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError("messages: 'content' must be text, or a list of parts of type text")
+    return {**message, "content": "".join(map(str, texts))}
