@@ -88,6 +88,8 @@ def compare_budgets(
     Raises:
         UserError: fewer than two budgets have three cells.
     """
+    if not rows:
+        raise UserError("choices: no run is finished")
     notes = []
     first = rows[0]
     if first["unit"] != "bits per byte":

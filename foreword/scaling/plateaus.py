@@ -225,7 +225,7 @@ def find_plateaus(
         most = max((len(curve.tokens) for curve in curves), default=0)
         raise UserError(
             f"{families[0].where_read}a curve needs {FEWEST} measurements of a size, of text read "
-            f"once; there are {most} at most: set train.evaluations higher, or train longer"
+            f"once; there are {most} at most: set train.evaluations higher, or give --losses train"
         )
     if threshold is None:
         highest = max(curve.last_slope for curve in fitted)

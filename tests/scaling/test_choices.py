@@ -76,3 +76,5 @@ def test_cells_that_do_not_compare_are_left_out() -> None:
         UserError, match="two budgets with 3 finished cells each are needed; 1 have"
     ):
         compare_budgets(rows_of({"a": 1.0}, ORDER))
+    with pytest.raises(UserError, match="no run is finished"):
+        compare_budgets([])

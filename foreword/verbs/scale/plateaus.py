@@ -119,7 +119,7 @@ class Plateaus(RunColumns, ScaleVerb[Plateaued]):
         columns = RunColumns(**{f.name: getattr(self, f.name) for f in fields(RunColumns)})
         families = read_runs(source, columns if first.is_file() else None)
         if len(families) == 1:
-            families = [replace(families[0], family="")]
+            families = [replace(families[0], family="", where_read=f"{first}: ")]
 
         found = find_plateaus(families, self.threshold, self.resamples)
         trends = {
