@@ -56,7 +56,13 @@ def run(app: Any, listening: socket.socket, say: Callable[[str], object]) -> Non
         say: called with a line for people.
     """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False, backlog=1024
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        backlog=1024,
+        timeout_keep_alive=75,  # longer than clients keep a connection that they may use again
     )
     server = _Uvicorn(config)
 

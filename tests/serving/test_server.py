@@ -279,6 +279,7 @@ def test_the_server_describes_itself_without_paths(ask: Asks, bpe: Tokenizer) ->
     client = ask("decoder", "encoder")
     models = client.get("/v1/models").json()["data"]
     assert [model["id"] for model in models] == ["decoder", "encoder"]
+    assert client.get("/v1/models/encoder").json() == models[1]
     assert "completions" in models[0]["endpoints"] and "fill" in models[1]["endpoints"]
     schema = client.get("/openapi.json").json()
     body = schema["paths"]["/v1/completions"]["post"]["requestBody"]["content"]
