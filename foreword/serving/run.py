@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -65,6 +66,7 @@ def run(app: Any, listening: socket.socket, say: Callable[[str], object]) -> Non
         timeout_keep_alive=75,  # longer than clients keep a connection that they may use again
     )
     server = _Uvicorn(config)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that have left
 
     def stop(number: signal.Signals) -> None:
         if server.should_exit:
