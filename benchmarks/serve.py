@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -52,8 +54,8 @@ VALUES: tuple[Any, ...] = (
 
 
 @contextmanager
-def serving(run: str, *options: str) -> Iterator[str]:
-    """Serve a run in a process of its own, and yield the address."""
+def serving(run: str, *options: str) -> Iterator[tuple[str, Path]]:
+    """Serve a run in a process of its own, and yield the address and the process's statistics."""
     command = [sys.executable, "-m", "foreword", "serve", run, "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -64,12 +66,20 @@ def serving(run: str, *options: str) -> Iterator[str]:
                 break
             print(line, end="")
         try:
-            yield address
+            yield address, Path(f"/proc/{process.pid}/stat")
         finally:
             process.terminate()
             rest = process.stderr.read()
             process.wait()
     print(rest, end="")
+
+
+def processor_seconds(statistics: Path) -> float:
+    """Return the processor time of a process, which other processes hardly change; nan unknown."""
+    if not statistics.is_file():
+        return float("nan")
+    fields = statistics.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def load(address: str, clients: int, requests: int, tokens: int) -> dict[str, Any]:
@@ -102,6 +112,7 @@ async def load(address: str, clients: int, requests: int, tokens: int) -> dict[s
     seconds = time.perf_counter() - begun
     return {
         "clients": clients,
+        "tokens": requests * tokens,
         "tokens/s": requests * tokens / seconds,
         **{f"first {p} %, s": float(np.percentile(firsts, p)) for p in (50, 99)},
         **{f"all {p} %, s": float(np.percentile(waits, p)) for p in (50, 99)},
@@ -155,15 +166,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bad", type=int, default=0)
     given = parser.parse_args(arguments)
     if given.bad:
-        with serving(given.run) as address:
+        with serving(given.run) as (address, _):
             print(dict(sorted(asyncio.run(bad(address, given.bad)).items())))
         return
     for name, together in (("together", "32"), ("one at a time", "1")):
-        with serving(given.run, "--together", together) as address:
+        with serving(given.run, "--together", together) as (address, statistics):
             asyncio.run(load(address, 2, 4, given.tokens))  # warm
             for clients in (1, 8, 32):
+                before = processor_seconds(statistics)
                 row = asyncio.run(load(address, clients, given.requests, given.tokens))
-                show(name, row)
+                used = processor_seconds(statistics) - before
+                show(name, {**row, "processor ms/token": 1e3 * used / row["tokens"]})
 
 
 if __name__ == "__main__":

@@ -287,13 +287,15 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
     async def health(request: Request) -> Response:
         return JSON({"status": "ok"})
 
+    def about(model: Served) -> dict[str, Any]:
+        frame = {"object": "model", "created": server.created, "owned_by": "foreword"}
+        return {"id": model.name, **frame, **model.about()}
+
     async def models(request: Request) -> Response:
-        rows = [
-            {"id": name, "object": "model", "created": server.created, "owned_by": "foreword"}
-            | model.about()
-            for name, model in server.models.items()
-        ]
-        return JSON({"object": "list", "data": rows})
+        return JSON({"object": "list", "data": list(map(about, server.models.values()))})
+
+    async def model(request: Request) -> Response:
+        return JSON(about(server.named(request.path_params["name"])))
 
     async def metrics(request: Request) -> Response:
         workers = {name: model.worker for name, model in server.models.items()}
@@ -313,6 +315,7 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
     plain = {
         "/health": ("Say that the server answers", health),
         "/v1/models": ("List the models, and what each can do", models),
+        "/v1/models/{name}": ("Say what a model can do", model),
         "/metrics": ("Count requests and tokens, for Prometheus", metrics),
         "/tokenizer_info": ("Name the special tokens of a model", tokenizer_info),
         "/openapi.json": ("Describe all requests", openapi),

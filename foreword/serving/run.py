@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -56,9 +57,16 @@ def run(app: Any, listening: socket.socket, say: Callable[[str], object]) -> Non
         say: called with a line for people.
     """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False, backlog=1024
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        backlog=1024,
+        timeout_keep_alive=75,  # longer than clients keep a connection that they may use again
     )
     server = _Uvicorn(config)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that have left
 
     def stop(number: signal.Signals) -> None:
         if server.should_exit:

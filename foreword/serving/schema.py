@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -34,6 +35,9 @@ def document(bodies: Mapping[str, tuple[type | None, str]], *, is_locked: bool) 
         if body is not None:
             content = {"application/json": {"schema": of_dataclass(body)}}
             operation["requestBody"] = {"required": True, "content": content}
+        if names := re.findall(r"\{(\w+)\}", path):
+            text = {"in": "path", "required": True, "schema": {"type": "string"}}
+            operation["parameters"] = [{"name": name, **text} for name in names]
         paths[path] = {"get" if body is None else "post": operation}
     schema: dict[str, Any] = {
         "openapi": "3.1.0",

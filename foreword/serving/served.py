@@ -109,7 +109,10 @@ class Served:
         predicts = model.recipe.objective.predicts
         has_head = predicts.tokens and not model.detects_replacements
         is_chat = isinstance(self._chat_task(), ConversationTask)
-        writes = has_head and (model.continues or model.answers)
+        try:
+            writes = not decoding.starts_of(model, [])
+        except UserError:
+            writes = False
         fills = has_head and (model.fills_in_place or model.uses_sentinels)
         others = {
             "completions": writes,
@@ -218,7 +221,8 @@ class Served:
             scores=body.logprobs,
             alternatives=body.top_logprobs if body.logprobs else 0,
         )
-        return RequestJob(deque(self._texts(start, body, Wanted(0, _stops(body.stop)), limits)))
+        wanted = Wanted(0, _stops(body.stop), is_answer=True)
+        return RequestJob(deque(self._texts(start, body, wanted, limits)))
 
     def _chat_task(self) -> ConversationTask | None:
         task = self._predictor.task if isinstance(self._predictor, TunedWriter) else None

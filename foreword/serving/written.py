@@ -98,6 +98,7 @@ class Wanted:
         unseen: tokens of the start that are not the prompt's.
         is_scored_only: whether nothing follows the prompt.
         is_whole: whether it is given out at once, when it is finished.
+        is_answer: whether it stands by itself, and does not go on with the words of its start.
     """
 
     number: int = 0
@@ -106,6 +107,7 @@ class Wanted:
     unseen: int = 0
     is_scored_only: bool = False
     is_whole: bool = False
+    is_answer: bool = False
 
 
 class WrittenText:
@@ -128,7 +130,8 @@ class WrittenText:
         self.start, self.limits, self.wanted = start, limits, wanted
         self.decoded, self.tokens = DecodedText(limits), 0
         self._prompted = prompted
-        before = [] if start.source is not None else start.target[-CONTEXT:].tolist()
+        stands_alone = wanted.is_answer or start.source is not None
+        before = [] if stands_alone else start.target[-CONTEXT:].tolist()
         self._characters = WholeCharacters(prompted, before)
         self._text = wanted.echo or ""  # that is not given out yet, since a stop may begin in it
         self._prompt = len(self._text)  # characters of it that are the prompt

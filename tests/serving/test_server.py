@@ -141,8 +141,9 @@ def test_a_text_begins_while_another_goes_on(bpe: Tokenizer) -> None:
         return got
 
     got = asyncio.run(order())
-    assert got.index("one") < len(got) // 2
-    assert got.count("one") >= 2 and got[-1] == "many"
+    # Of six texts by two, it comes after the first three at the latest, and ends before the rest.
+    assert got.index("one") < 0.75 * len(got)
+    assert got[-1] == "many"
 
 
 def test_a_client_that_leaves_frees_its_place(bpe: Tokenizer) -> None:
@@ -279,6 +280,7 @@ def test_the_server_describes_itself_without_paths(ask: Asks, bpe: Tokenizer) ->
     client = ask("decoder", "encoder")
     models = client.get("/v1/models").json()["data"]
     assert [model["id"] for model in models] == ["decoder", "encoder"]
+    assert client.get("/v1/models/encoder").json() == models[1]
     assert "completions" in models[0]["endpoints"] and "fill" in models[1]["endpoints"]
     schema = client.get("/openapi.json").json()
     body = schema["paths"]["/v1/completions"]["post"]["requestBody"]["content"]

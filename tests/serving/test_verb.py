@@ -1,0 +1,62 @@
+"""The command: what it refuses before it listens, and a process that a signal ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from foreword import serve
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from tests.evaluation.conftest import recipe_of, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path, bpe: Tokenizer) -> Path:
+    return write_run(tmp_path / "gpt", recipe_of("decoder", "rotary"), bpe)
+
+
+def test_what_cannot_be_served_is_refused_in_one_line(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOREWORD_TOKEN", raising=False)
+    with pytest.raises(UserError, match=r"--host 0.0.0.0: opens the models to every machine"):
+        serve(run, host="0.0.0.0")
+    with pytest.raises(UserError, match="2 runs are called 'gpt'; tell them apart by --name"):
+        serve([run, run])
+    with pytest.raises(UserError, match="--name: 1 for 2 runs"):
+        serve([run, run], name=["a"])
+    with pytest.raises(UserError, match=r"--origin \*: expected scheme and host"):
+        serve(run, origin="*")
+    with pytest.raises(UserError, match="no such folder"):
+        serve(run.with_name("other"), port=0)
+    with pytest.raises(UserError, match=r"--together: 1,024 texts of each model need"):
+        serve(run, port=0, together=1024, length=2**31)
+    in_use = pytest.raises(UserError, match="in use; choose another, or 0 for a free one")
+    with socket.create_server(("127.0.0.1", 0)) as other, in_use:
+        serve(run, port=other.getsockname()[1])
+
+
+def test_a_signal_ends_the_server_once_what_is_begun_is_finished(run: Path) -> None:
+    command = [sys.executable, "-m", "foreword", "serve", str(run), "--port", "0", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None and process.stdout is not None
+        assert "gpt: completions" in process.stderr.readline()
+        url = process.stderr.readline().split()[2].rstrip(",")
+        body = {"prompt": "The cat", "max_tokens": 2000, "min_tokens": 2000, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=120) as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("data: {")
+            process.send_signal(signal.SIGTERM)
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert process.wait(60) == 0
+        assert "finishing what is begun" in process.stderr.read()
+        assert '"requests": 1' in process.stdout.read()
