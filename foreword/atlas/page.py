@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from foreword import figures
 from foreword.atlas.record import Findings
-from foreword.atlas.verdict import FAILS, HOLDS, MISSING, NOT_SHOWN, Verdict
+from foreword.atlas.verdict import FAILS, HOLDS, MISSING, NOT_SHOWN, Decision
 from foreword.comparison.claim import Claim, ClaimTerm
 from foreword.comparison.tables import MarkdownTable
 from foreword.disk import atomic
@@ -133,7 +133,7 @@ def _markdown(found: Findings, rows: Sequence[Row]) -> str:
 
 
 def _table(
-    title: str, rows: Sequence[Row], found: Findings, verdicts: dict[str, Verdict]
+    title: str, rows: Sequence[Row], found: Findings, verdicts: dict[str, Decision]
 ) -> MarkdownTable:
     columns = ["claim", "predicted", "measured", "number"]
     columns.append("what could show it" if title.startswith("Not") else "p (Holm)")
@@ -151,7 +151,7 @@ def _table(
     return MarkdownTable(title, tuple(columns), tuple(body))
 
 
-def _power(claim: Claim, one: Verdict) -> str:
+def _power(claim: Claim, one: Decision) -> str:
     """Return what could show a claim, in words."""
     if one.verdict == MISSING:
         return f"two seeds or more of: {', '.join(one.missing)}"

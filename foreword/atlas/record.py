@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.atlas.merged import Atlas
-from foreword.atlas.verdict import Verdict, corrected, verdict
+from foreword.atlas.verdict import Decision, corrected, verdict
 from foreword.comparison.claim import Claim, ClaimTerm
 from foreword.comparison.results import NUMBERS, TuningScore, values_of
 from foreword.comparison.run import RESULTS
@@ -87,7 +87,7 @@ class Findings:
         of = term.cell, term.measure, term.start
         return list(values_of(self.scores, of, self.metrics.get(term.measure, "")).values())
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, Decision]:
         """Return the verdict on each claim."""
         claims = self.record.claims
         return corrected({name: verdict(one.claim, self.values) for name, one in claims.items()})

@@ -26,7 +26,7 @@ Values = Callable[[ClaimTerm], Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """What an experiment says of a claim.
 
     Attributes:
@@ -61,7 +61,7 @@ class Verdict:
         return self.verdict in (HOLDS, FAILS)
 
 
-def verdict(claim: Claim, values: Values) -> Verdict:
+def verdict(claim: Claim, values: Values) -> Decision:
     """Return the verdict on a claim.
 
     Args:
@@ -78,7 +78,7 @@ def verdict(claim: Claim, values: Values) -> Verdict:
         weights.append(weight)
         spreads.append(Spread.of(np.log(known).tolist() if claim.ratio else known))
     if missing:
-        return Verdict(MISSING, missing=tuple(dict.fromkeys(missing)))
+        return Decision(MISSING, missing=tuple(dict.fromkeys(missing)))
     number = sum(w * one.mean for w, one in zip(weights, spreads, strict=True))
     error, degrees = welch(weights, spreads)
     away, seeds = number - claim.threshold, min(one.count for one in spreads)
@@ -86,10 +86,10 @@ def verdict(claim: Claim, values: Values) -> Verdict:
     if not error:  # counts, which are the same for every seed
         said = FAILS if away <= 0 else HOLDS
         end = scaled(number)
-        return Verdict(said, end, end, end, 0.0 if away else 1.0, seeds=seeds, shows=scaled(0.0))
+        return Decision(said, end, end, end, 0.0 if away else 1.0, seeds=seeds, shows=scaled(0.0))
     half = float(stats.t.ppf((1 + LEVEL) / 2, degrees)) * error
     said = HOLDS if away > half else FAILS if away < -half else NOT_SHOWN
-    return Verdict(
+    return Decision(
         said,
         scaled(number),
         low=scaled(number - half),
@@ -141,7 +141,7 @@ def seeds_needed(away: float, deviation: float, degrees: float) -> int | None:
     return None
 
 
-def corrected(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+def corrected(verdicts: Mapping[str, Decision]) -> dict[str, Decision]:
     """Return the verdicts with Holm's p-values over all that were measured.
 
     Reference: Holm 1979.

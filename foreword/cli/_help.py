@@ -15,7 +15,7 @@ GROUPS = {
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
     "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "report"),
     "Compare": ("compare", "scale", "claims"),
-    "Exchange": ("import", "export"),
+    "Exchange": ("import", "export", "serve"),
 }
 FIRST = """\
 First steps:

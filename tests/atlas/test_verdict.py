@@ -14,7 +14,7 @@ from foreword.atlas.verdict import (
     HOLDS,
     MISSING,
     NOT_SHOWN,
-    Verdict,
+    Decision,
     corrected,
     detectable,
     verdict,
@@ -41,7 +41,7 @@ def claim(**prediction: Any) -> Claim:
     return Claim("One is better", "a lecture", "score", **prediction)
 
 
-def decide(**prediction: Any) -> Verdict:
+def decide(**prediction: Any) -> Decision:
     return verdict(claim(**prediction), lambda term: VALUES[term.cell])
 
 
@@ -96,8 +96,8 @@ def test_a_trend_is_the_least_squares_line() -> None:
 
 
 def test_holm_corrects_as_r_does() -> None:
-    made = {str(p): Verdict(HOLDS, p=p) for p in (0.01, 0.04, 0.03, 0.005)}
-    made["not measured"] = Verdict(MISSING)
+    made = {str(p): Decision(HOLDS, p=p) for p in (0.01, 0.04, 0.03, 0.005)}
+    made["not measured"] = Decision(MISSING)
     found = {name: one.holm for name, one in corrected(made).items()}
     assert math.isnan(found.pop("not measured"))
     # R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")

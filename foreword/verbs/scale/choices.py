@@ -72,6 +72,8 @@ class Choices(LadderVerb[Chosen]):
 
     Attributes:
         grid: choices_decoder, or a .toml file with a cell for each choice, schedule wsd.
+        data: text files, folders, globs; or a prepared folder.
+        out: folder to create, or to continue.
         resamples: draws, for the intervals.
     """
 

@@ -78,6 +78,8 @@ class Run(LadderVerb[ScaledRuns]):
     Attributes:
         family: decoder, encoder, encoder_decoder or lstm; or a grid, a .toml file with a cell for
             each size.
+        data: text files, folders, globs; or a prepared folder.
+        out: folder to create, or to continue.
         rates: factors of each size's learning rate to try at the two smallest budgets, as in
             0.25,0.5,1,2,4; a rule of the width is fitted to the best and used for all budgets.
         resamples: resampled tables, for the intervals of the laws.
