@@ -83,6 +83,7 @@ def ladder(
                 f"cell '{size.name}': schedule: a ladder branches decays off a constant rate; set "
                 "it to wsd"
             )
+        size = replace(size, set=config.merge(size.set, _kept_until_the_end(recipe)))
         tokens = LEAST_STEPS * recipe.rows_per_step * recipe.packing.length
         enough[size.name] = 6.0 * sum(count_parameters(recipe).values()) * tokens
         before = ""
@@ -108,6 +109,16 @@ def ladder(
     if not cells:
         return None, used
     return replace(grid, cells=tuple(cells), budget=Budget("flops", ascending[-1])), used
+
+
+def _kept_until_the_end(recipe: Recipe) -> dict[str, Any]:
+    """Return the setting by which the checkpoint before the decay outlives those within it.
+
+    They are saved at the checkpoints and evaluations of the decay, and by the clock.
+    """
+    train, decay = recipe.train, getattr(recipe.schedule, "decay", 0.0)
+    within = math.ceil(decay * train.checkpoints) + math.ceil(decay * train.evaluations)
+    return {"train": {"kept_checkpoints": max(train.kept_checkpoints, 2 + within)}}
 
 
 def with_rates(grid: Grid, factors: Sequence[float]) -> Grid:

@@ -176,6 +176,14 @@ def test_cells_that_go_on_from_another_are_checked(
         load_grid(grids.write_grid(folder, budget=budget, tasks=None, set=SETS, cells=cells))
 
 
+def test_the_checkpoint_before_the_decay_outlives_evaluations(folder: Path, tmp_path: Path) -> None:
+    sets = {**SETS, "train": {**SETS["train"], "evaluations": 12}}
+    grid = grids.write_grid(folder, budget=None, tasks=None, set=sets, cells=CELLS[:1])
+    assert run(grid, tmp_path / "out") == 0
+    with (tmp_path / "out" / "runs.csv").open(newline="") as lines:
+        assert len(list(csv.DictReader(lines))) == 2
+
+
 def test_rates_are_tried_and_a_rule_is_used(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,7 +38,12 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Tagging": {"train": "train.conllu", "dev": "dev.conllu"},
     "SentenceSimilarity": {"file": "pairs.tsv"},
     "Cell": {"recipe": "bert_tiny"},
-    "Claim": {"sentence": "One is better", "source": "a lecture", "measure": "loss", "rises": {"a": 1.0, "b": 2.0}},
+    "Claim": {
+        "sentence": "One is better",
+        "source": "a lecture",
+        "measure": "loss",
+        "rises": {"a": 1.0, "b": 2.0},
+    },
     "ClaimTerm": {"cell": "one"},
     "Source": {"name": "web", "path": "web", "weight": 1.0},
     "Budget": {"unit": "steps", "amount": 10},

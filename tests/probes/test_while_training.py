@@ -191,6 +191,7 @@ def test_paths_are_stored_absolute(
         ("minimal_pairs nowhere.jsonl", "expected settings as name=value, got 'nowhere.jsonl'"),
         ("minimal_pairs files='x", "No closing quotation"),
         ("", "expected a probe and its settings"),
+        ("attention 'sentence=the cat'", "attention: it has no single figure for a curve"),
         ("word_in_context words=korean", "knows none of the 17 words"),
     ],
 )
