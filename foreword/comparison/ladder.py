@@ -166,10 +166,12 @@ def settings_key(recipe: Recipe) -> str:
     settings that have their default, so that a setting to come leaves the keys of old runs alone.
     """
     table = config.to_table(without_labels(recipe), with_defaults=False)
-    train = {name: value for name, value in table.get("train", {}).items() if name not in MACHINE}
-    schedule = {**table.get("schedule", {}), "warmup": {}}
-    others = {"train": {**train, "seed": 0}, "schedule": schedule, "parallel": {}}
-    return digest([{**table, **others}])[:12]
+    left_out = {"train": {*MACHINE, "seed"}, "schedule": {"warmup"}}
+    for part, names in left_out.items():
+        of = table.pop(part, {})
+        table[part] = {name: value for name, value in of.items() if name not in names}
+    table.pop("parallel", None)
+    return digest([table])[:12]
 
 
 def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[dict[str, Any]]:

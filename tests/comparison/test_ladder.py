@@ -209,6 +209,21 @@ def test_rates_are_tried_and_a_rule_is_used(
     assert rates == sorted(str(row["lr"]) for row in shown["runs"])
 
 
+def test_seeds_and_what_a_run_branches_off_are_not_in_its_key(folder: Path) -> None:
+    train = SETS["train"] | {"embedding_init": {"kind": "cooccurrence"}}
+    path = grids.write_grid(
+        folder, budget=None, tasks=None, set=SETS | {"train": train}, cells=CELLS
+    )
+    grid = load_grid(path, budget=Budget("flops", 1.0))
+    keys = set()
+    for budgets in ([LESS, MORE], [MORE, 2 * MORE]):
+        made, _ = ladder.ladder(grid, budgets)
+        assert made is not None
+        cell = next(one for one in made.cells if one.budget == Budget("flops", MORE))
+        keys |= {ladder.settings_key(made.recipe(cell, seed)) for seed in (1, 2)}
+    assert len(keys) == 1
+
+
 def test_choices_are_trained_and_compared(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
