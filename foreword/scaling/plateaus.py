@@ -140,8 +140,8 @@ class Trend:
         unknown = "whether smaller sizes flatten sooner cannot be told"
         if self.interval is None:
             return (
-                f"{unknown}: {self.sizes} sizes reach the threshold within their curves, and "
-                f"{FEWEST_SIZES} are needed"
+                f"{unknown}: sizes that reach the threshold within their curves: {self.sizes}, of "
+                f"{FEWEST_SIZES} needed"
             )
         low, high = self.interval
         power = f"plateau as parameters^{self.exponent:.2f} ({low:.2f} to {high:.2f})"
