@@ -1,0 +1,55 @@
+"""The book: Sphinx with MyST and furo, offline; equations are MathML, made by docutils."""
+
+import re
+import sys
+from pathlib import Path
+
+from foreword.reports.style import CSS
+from foreword.version import __version__
+
+sys.path.append(str(Path(__file__).parent / "_ext"))
+
+
+def colours(css: str) -> dict[str, str]:
+    """Return the colours of a part of the style sheet of reports, which the pictures use."""
+    return dict(re.findall(r"--(\w+): (#\w+)", css))
+
+
+project = "Foreword"
+copyright = "the authors of Foreword; Apache-2.0"  # noqa: A001
+release = __version__
+language = "en"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "book",  # docs/_ext
+]
+exclude_patterns = ["_build", "examples"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_dmath_allow_digits = False  # "$5 and $6" is money
+myst_dmath_allow_space = False
+myst_heading_anchors = 4
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+default_role = "code"  # docstrings mark code by single backticks
+add_module_names = False
+python_use_unqualified_type_names = True
+
+light, dark = CSS.split("@media (prefers-color-scheme: dark)")
+html_theme = "furo"
+html_title = f"Foreword {release}"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": colours(light),
+    "dark_css_variables": colours(dark),
+    "top_of_page_buttons": [],
+}
+copybutton_exclude = ".linenos, .gp"
