@@ -440,19 +440,19 @@ def masking() -> str:
 
 # 10. Long context and permutation
 
-PLACES_IN_ORDER = (-1, 2, 0, -1, 1, -1)  # places in the order of prediction; -1 is context
+PLACES = (-1, 2, 0, -1, 1, -1)  # places in the order of prediction; -1 is context
 
 
 def permutation() -> str:
     """XLNet's two masks for one order of prediction, and a row with Transformer-XL's memory."""
-    n, cpu = len(PLACES_IN_ORDER), torch.device("cpu")
-    order = torch.tensor([PLACES_IN_ORDER])
+    n, cpu = len(PLACES), torch.device("cpu")
+    order = torch.tensor([PLACES])
     content = PermutationMask(order).dense(1, n, n, cpu)[0, 0].numpy()
     query = PermutationMask(order, includes_self=False).dense(1, n, n, cpu)[0, 0].numpy()
     memory = MemoryMask(CausalMask(), 4).dense(1, n, 4 + n, cpu)[0, 0].numpy()
-    query = query & (np.array(PLACES_IN_ORDER) >= 0)[:, None]
+    query = query & (np.array(PLACES) >= 0)[:, None]
     words = [
-        "context" if place < 0 else f"predicted as no. {place + 1}" for place in PLACES_IN_ORDER
+        "context" if place < 0 else f"predicted as no. {place + 1}" for place in PLACES
     ]
     panels = [("content stream", content), ("query stream", query), ("a memory of 4", memory)]
     return squares(
