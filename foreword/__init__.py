@@ -32,7 +32,8 @@ The functions are verbs of the command line, with the same names, arguments and 
     serve       models over HTTP, for OpenAI's clients and others
 
 The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. So
-are those of `foreword scale`, run and fit, and of `foreword claims`, run and table.
+are those of `foreword scale`, run and fit, of `foreword claims`, run and table, and of
+`foreword lab`, check, make and show.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     serve = function(Serve)
     show = function(Show)
     claims: SimpleNamespace
+    lab: SimpleNamespace
     scale: SimpleNamespace
     tokenizer: SimpleNamespace
     translate = function(Translate)
@@ -105,10 +107,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
-    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
-    "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score",
-    "serve", "show",
-    "tokenizer", "translate", "tune", "tune_suite",
+    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "lab", "load",
+    "neighbours", "plan", "predict", "prepare", "pretrain", "probe", "report", "resume",
+    "scale", "score", "serve", "show", "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 

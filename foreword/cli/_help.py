@@ -15,6 +15,7 @@ GROUPS = {
     "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
     "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "report"),
     "Compare": ("compare", "scale", "claims"),
+    "Learn": ("lab",),
     "Exchange": ("import", "export", "serve"),
 }
 FIRST = """\
