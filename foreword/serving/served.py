@@ -5,11 +5,14 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from foreword.errors import TooLongError, UserError
 from foreword.evaluation import decoding, filling, scoring, translation
@@ -19,6 +22,7 @@ from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.starts import Start, next_token_batch
+from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.serving import bodies
 from foreword.serving.worker import ItemKind, ModelWorker, RequestJob
@@ -28,11 +32,13 @@ from foreword.tables.chat import ASSISTANT, read_messages, to_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import records_table
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BadRows
 from foreword.tuning.predict_input import rows_to_predict
 from foreword.tuning.predict_table import PredictOptions, output_types
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._conversations import ConversationTask
+from foreword.tuning.tuned_examples import tuned_examples
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
@@ -65,22 +71,37 @@ class Served:
         name: what requests and messages call it.
         opened: the model.
         capacity: how much is taken on.
+
+    Attributes:
+        users: the number of requests that use it, counted in the event loop's thread.
     """
 
     def __init__(self, name: str, opened: Opened, capacity: Capacity) -> None:
         self.name = name
+        self._opened, self._capacity, self.users = opened, capacity, 0
         # Its messages name what it was read from: here its name, for no path leaves the machine.
-        self._predictor: Predictor | TunedWriter | None = None
-        self._trained: TrainedModel | None = None
-        if isinstance(opened, LoadedModel):
-            self._trained = opened.trained = replace(opened.trained, source=Path(name))
-            self._predictor = opened if isinstance(opened, TunedWriter) else None
-        else:
-            self._predictor = replace(opened, source=Path(name))  # type: ignore[type-var]
+        named = _of_source(opened, Path(name))
+        self._trained = named.trained if isinstance(named, LoadedModel) else None
+        self._predictor = named if isinstance(named, Predictor | TunedWriter) else None
         self.length = self._most_tokens(capacity.length)
         writes = self._trained is not None and "completions" in self.abilities
         writer = self._trained if writes else None
         self.worker = ModelWorker(name, writer, capacity.together, capacity.queue)
+
+    def at_step(self, name: str, checkpoint: Path) -> Served:
+        """Return the model as it was at a checkpoint of its run.
+
+        Args:
+            name: what requests and messages call it.
+            checkpoint: the folder.
+
+        Raises:
+            UserError: the checkpoint is damaged.
+        """
+        model = self.trained
+        precision = "bf16" if model.dtype == torch.bfloat16 else "fp32"
+        opened = open_run(checkpoint, str(model.device), precision)
+        return Served(name, LoadedModel(opened), self._capacity)
 
     @property
     def trained(self) -> TrainedModel:
@@ -131,6 +152,9 @@ class Served:
             about["task"] = kinds.name_of(self._predictor.task)
             about["labels"] = list(self._predictor.labels)
             about["max_tokens"] = self._predictor.max_tokens
+            tuned = self._predictor.tuned_on
+            about["columns"] = {"text": tuned.text, "pair": tuned.pair}
+            about["is_pair"] = bool(tuned.pair) if tuned.is_pair is None else tuned.is_pair
         if self._trained is not None:
             about["description"] = self._trained.description
             about["vocab"] = self._trained.vocab.size
@@ -385,12 +409,24 @@ class Served:
         read = list(how.bad.examples(table, table.rows(), columns, model.task.reader.read))
         examples = [None if e is None else model.tuned_on.with_prefix(e, body.prefix) for e in read]
         rows = [{**row, **dict.fromkeys(types)} for _, row in table.rows()]
+        items = [(n, example) for n, example in enumerate(examples) if example is not None]
+        return self._predicted(items, body.threshold, probabilities=body.probabilities), rows
+
+    def _predicted(
+        self,
+        items: Sequence[tuple[int, Labelled]],
+        threshold: float | None = None,
+        *,
+        probabilities: bool,
+    ) -> RequestJob:
+        """Return the work of predicting for examples with the numbers of their rows."""
+        model: Any = self._predictor
+        if threshold is not None:
+            model = model.at_threshold(threshold)
 
         def compute(some: Sequence[tuple[int, Labelled]]) -> list[dict[str, Any]]:
             texts = LabelledTexts.of(example for _, example in some)
-            answers, cut = model.answer(
-                texts, probabilities=body.probabilities, done=lambda count: None
-            )
+            answers, cut = model.answer(texts, probabilities=probabilities, done=lambda count: None)
             if cut and len(some) > 1:  # which of them?
                 return [compute([one])[0] for one in some]
             return [
@@ -398,8 +434,53 @@ class Served:
                 for (number, _), answer in zip(some, answers, strict=True)
             ]
 
-        items = [(n, example) for n, example in enumerate(examples) if example is not None]
-        return _job(("predict", body.probabilities, body.threshold), compute, items, 32), rows
+        return _job(("predict", probabilities, threshold), compute, items, 32)
+
+    @cached_property
+    def _dev(self) -> Sequence[Labelled]:
+        """The examples that the model was scored on when it was tuned.
+
+        Raises:
+            UserError: it was not tuned, or they are not where they were.
+        """
+        if not isinstance(self._opened, Predictor | TunedWriter):
+            raise UserError(
+                f"{self.name}: was pretrained and not fine-tuned; 'foreword tune' teaches it a task"
+            )
+        try:
+            return list(tuned_examples([self._opened], None, ReadsLabelled())[0].examples)
+        except (UserError, KeyError):  # their message would name files
+            raise UserError(
+                f"{self.name}: the examples that it was scored on are not where they were; open a "
+                "file of examples"
+            ) from None
+
+    def examples(self, body: bodies.ExamplesBody) -> tuple[RequestJob, list[dict[str, Any]], int]:
+        """Return the work of predicting for some of the examples that it was scored on.
+
+        Besides it these examples, each as a row, and the number of all are returned.
+
+        Raises:
+            UserError: as `_dev`.
+        """
+        some = self._dev[body.first : body.first + body.count]
+        model: Any = self._predictor
+        is_pair = any(example.pair is not None for example in some)
+        types = model.task.answers.types(model.labels, probabilities=False, is_pair=is_pair)
+        rows = [
+            {"number": n, "text": e.text, "pair": e.pair, "label": e.label, **dict.fromkeys(types)}
+            for n, e in enumerate(some, body.first)
+        ]
+        return self._predicted(list(enumerate(some)), probabilities=False), rows, len(self._dev)
+
+
+def _of_source(opened: Opened, source: Path) -> Opened:
+    """Return the same model, said to be read from another place."""
+    if not isinstance(opened, LoadedModel):
+        return replace(opened, source=source)  # type: ignore[type-var]
+    other = copy(opened)
+    other.trained = replace(opened.trained, source=source)
+    return other
 
 
 def _job(
