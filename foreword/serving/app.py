@@ -22,6 +22,7 @@ from foreword.errors import TooLongError, UserError, is_out_of_memory, nearest
 from foreword.serving import bodies, dialect, schema
 from foreword.serving.dialect import TextAnswer
 from foreword.serving.guard import Guard
+from foreword.serving.inspection import LOOKS, Look
 from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
 from foreword.serving.worker import FullError, RequestJob
@@ -248,6 +249,14 @@ async def _detokenize(
     return JSON({"prompt": await run_in_threadpool(model.text, body.tokens)})
 
 
+def _looked(look: Look) -> Callable[[Server, Served, Any, Request], Awaitable[Response]]:
+    async def answer(server: Server, model: Served, body: Any, request: Request) -> Response:
+        job = await run_in_threadpool(look.job, model, body)
+        return _rows(model, await server.results(model, job, request))
+
+    return answer
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """What a path does with the body of a request."""
@@ -267,6 +276,10 @@ ENDPOINTS = {
     "/translate": Endpoint(bodies.TranslateBody, _translate, "Translate texts"),
     "/tokenize": Endpoint(bodies.TokenizeBody, _tokenize, "Cut a text into tokens"),
     "/detokenize": Endpoint(bodies.DetokenizeBody, _detokenize, "Read tokens as text"),
+    **{
+        f"/inspect/{name}": Endpoint(look.body, _looked(look), look.summary)
+        for name, look in LOOKS.items()
+    },
 }
 
 KEYS = {f.name for endpoint in ENDPOINTS.values() for f in fields(endpoint.body)}
@@ -289,7 +302,11 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
 
     def about(model: Served) -> dict[str, Any]:
         frame = {"object": "model", "created": server.created, "owned_by": "foreword"}
-        return {"id": model.name, **frame, **model.about()}
+        content = {"id": model.name, **frame, **model.about()}
+        content["endpoints"] += [
+            f"inspect/{name}" for name, look in LOOKS.items() if look.can(model)
+        ]
+        return content
 
     async def models(request: Request) -> Response:
         return JSON({"object": "list", "data": list(map(about, server.models.values()))})
