@@ -25,6 +25,7 @@ from foreword.errors import TooLongError, UserError, is_out_of_memory, nearest
 from foreword.serving import bodies, dialect, schema
 from foreword.serving.dialect import TextAnswer
 from foreword.serving.guard import Guard
+from foreword.serving.inspection import LOOKS, Look
 from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
 from foreword.serving.watched import Watched
@@ -340,6 +341,14 @@ async def _controlled(run: Watched, act: Callable[[], None], request: Request) -
     return JSON(await run_in_threadpool(run.about))
 
 
+def _looked(look: Look) -> Callable[[Server, Served, Any, Request], Awaitable[Response]]:
+    async def answer(server: Server, model: Served, body: Any, request: Request) -> Response:
+        job = await run_in_threadpool(look.job, model, body)
+        return _rows(model, await server.results(model, job, request))
+
+    return answer
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """What a path does with the body of a request.
@@ -372,6 +381,10 @@ ENDPOINTS = {
     ),
     "/runs/stop": Endpoint(bodies.Body, _stop, "Save and end a training", is_of_run=True),
     "/runs/resume": Endpoint(bodies.Body, _resume, "Continue a training", is_of_run=True),
+    **{
+        f"/inspect/{name}": Endpoint(look.body, _looked(look), look.summary)
+        for name, look in LOOKS.items()
+    },
 }
 
 KEYS = {f.name for endpoint in ENDPOINTS.values() for f in fields(endpoint.body)}
@@ -394,7 +407,11 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
 
     def about(model: Served) -> dict[str, Any]:
         frame = {"object": "model", "created": server.created, "owned_by": "foreword"}
-        return {"id": model.name, **frame, **model.about()}
+        content = {"id": model.name, **frame, **model.about()}
+        content["endpoints"] += [
+            f"inspect/{name}" for name, look in LOOKS.items() if look.can(model)
+        ]
+        return content
 
     async def models(request: Request) -> Response:
         return JSON({"object": "list", "data": list(map(about, server.models.values()))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,9 +35,10 @@ class Serve(Computes, Verb[Output]):
 
         foreword.serve(["runs/gpt", "runs/books/tuned/reviews"], port=8000)
 
-    It answers /v1/completions, /v1/chat/completions, /v1/embeddings, /fill, /score, /predict,
-    /translate, /v1/models, /health and /metrics; /openapi.json describes all requests, and
-    docs/serve.md shows them. A signal ends it (Ctrl-C, SIGTERM), once what is begun is finished.
+    At / it has the page that 'foreword app' opens. It answers /v1/completions,
+    /v1/chat/completions, /v1/embeddings, /fill, /score, /predict, /translate, /inspect/...,
+    /v1/models, /health and /metrics; /openapi.json describes all requests, and docs/serve.md shows
+    them. A signal ends it (Ctrl-C, SIGTERM), once what is begun is finished.
 
     Attributes:
         runs: run folders, checkpoints, or folders that 'foreword tune' wrote.
@@ -70,11 +71,22 @@ class Serve(Computes, Verb[Output]):
     precision: str = "fp32"
 
     def __call__(self) -> Output:
+        return self.serve(lambda url: None)
+
+    def serve(self, ready: Callable[[str], object]) -> Output:
+        """Serve until a signal ends it.
+
+        Args:
+            ready: called with the address, once the server listens and before it answers.
+
+        Raises:
+            UserError: it cannot listen there, or a model cannot be served.
+        """
         from foreword.process.extras import require_packages
 
         require_packages(["starlette", "uvicorn"], "'foreword serve' requires", "serve")
         from foreword.evaluation.memory_check import require_memory_to_serve
-        from foreword.serving import app, run
+        from foreword.serving import app, pages, run
         from foreword.serving.guard import Guard
         from foreword.serving.served import Capacity
 
@@ -107,7 +119,9 @@ class Serve(Computes, Verb[Output]):
             )
             lines.say(f"serving at {url}, to {whom}; Ctrl-C ends it")
             try:
-                run.run(app.application(server, guard), listening, lines.say)
+                listening.listen()  # a browser waits until the first answer
+                ready(url)
+                run.run(app.application(server, guard, pages.routes()), listening, lines.say)
             finally:
                 server.close()
         return _counted(server.metrics.requests)
