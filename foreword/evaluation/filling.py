@@ -78,12 +78,17 @@ def candidates(prompted: TrainedModel, ids: Array, top: int) -> tuple[tuple[Cand
         raise UserError(f"top: must be at least 1, got {top}")
     where = blanks_in(prompted, ids)
     if not len(where):
-        tokenizer = prompted.tokenizer
-        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
+        name = blank_of(prompted)
         raise UserError(f"the text has no {name}; put one where a word is missing")
     if prompted.fills_in_place:
         return _in_place(prompted, ids, where, top)
     return _by_sentinels(prompted, ids, where, top)
+
+
+def blank_of(prompted: TrainedModel) -> str:
+    """Return what stands for a blank in a text: [MASK] or its like, or the first sentinel."""
+    tokenizer = prompted.tokenizer
+    return tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
 
 
 def blanks_in(prompted: TrainedModel, ids: Array) -> Array:

@@ -12,7 +12,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.process import holders
 from foreword.runs.run_folder import is_run, read_recipe
-from foreword.settings import config
+from foreword.settings import config, plugins
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress
 
@@ -34,19 +34,10 @@ class Watched:
         name: what requests call it.
         folder: where it is; no answer says so.
         can_control: whether its training may be stopped and resumed.
-        plugins: folders of plug-ins that whoever resumes it must name.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        *,
-        can_control: bool = False,
-        plugins: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, name: str, folder: Path, *, can_control: bool = False) -> None:
         self.name, self.folder, self.can_control = name, folder, can_control
-        self._plugins = plugins
         self._child: subprocess.Popen[bytes] | None = None
         self._records: tuple[tuple[int, int], list[dict[str, Any]]] = ((0, 0), [])
 
@@ -54,6 +45,11 @@ class Watched:
     def is_comparison(self) -> bool:
         """Whether the folder holds a comparison."""
         return (self.folder / GRID).is_file()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a model to serve: a run that has saved one."""
+        return not self.is_comparison and is_run(self.folder) and bool(self.steps)
 
     @property
     def steps(self) -> list[int]:
@@ -192,8 +188,8 @@ class Watched:
         words = ["resume", str(self.folder)]
         if self.is_comparison:
             words = ["compare", str(self.folder / GRID), "--out", str(self.folder)]
-        for plugin in self._plugins:
-            words += ["--plugins", str(plugin)]
+        for root in plugins.plugged_in():
+            words += [] if root.distribution else ["--plugins", str(root.folder)]
         command = [sys.executable, "-P", "-m", "foreword", *words, "--quiet"]
         # In a session of its own, Ctrl-C in the server's terminal does not reach it. What it says
         # goes to that terminal: its messages may name files.

@@ -2,6 +2,10 @@
 
 import { h } from "./dom.js";
 
+// A page that `foreword app --export` wrote holds the answers, by request.
+const held = document.getElementById("recording");
+export const recording = held && JSON.parse(held.textContent);
+
 const TOKEN = "foreword-token";
 
 /** What the server refuses: its message, the key that is wrong, and the status. */
@@ -15,7 +19,23 @@ export class Refused extends Error {
 /** Keep the token that a server on another machine asks for, until the tab is closed. */
 export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
 
+/** Return the key of a request in a recording: foreword/serving/recording.py makes the same. */
+function keyOf(path, body) {
+  if (!body) return path;
+  const values = JSON.parse(body);
+  return `${path} ${JSON.stringify(values, Object.keys(values).sort())}`;
+}
+
+function replayed(path, { body }) {
+  const answer = recording.answers[keyOf(path, body)];
+  if (answer === undefined) {
+    throw new Refused("this page was written without a server: it has the texts above alone", 0);
+  }
+  return new Response(JSON.stringify(answer.content), { status: answer.status });
+}
+
 async function ask(path, options) {
+  if (recording) return passed(replayed(path, options));
   const token = sessionStorage.getItem(TOKEN);
   const headers = { ...options.headers, ...(token && { authorization: `Bearer ${token}` }) };
   let answer;
@@ -25,6 +45,11 @@ async function ask(path, options) {
     if (error.name === "AbortError") throw error;
     throw new Refused("the server does not answer; is it still running?", 0);
   }
+  return passed(answer);
+}
+
+/** Return an answer, or throw what it refuses. */
+async function passed(answer) {
   if (answer.ok) return answer;
   const content = await answer.json().catch(() => null);
   const { message, param } = content?.error ?? {};
