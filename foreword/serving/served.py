@@ -83,6 +83,7 @@ class Served:
         named = _of_source(opened, Path(name))
         self._trained = named.trained if isinstance(named, LoadedModel) else None
         self._predictor = named if isinstance(named, Predictor | TunedWriter) else None
+        self._kept: dict[str, Any] = {}
         self.length = self._most_tokens(capacity.length)
         writes = self._trained is not None and "completions" in self.abilities
         writer = self._trained if writes else None
@@ -199,7 +200,7 @@ class Served:
         if isinstance(prompt, str):
             ids, echo = decoding.prompt_ids(model, prompt), prompt
         else:
-            ids = self._known(prompt)
+            ids = self.known(prompt)
             echo = model.tokenizer.decode(ids, skip_special=False)
         start = decoding.start_of_ids(model, ids)
         unseen = len(start.target) - len(ids)
@@ -271,16 +272,30 @@ class Served:
 
     def _sampling(self, body: bodies.Generates, start: Start, most: int) -> Sampling:
         """Return the settings of sampling after a start."""
+        self.require_length(start)
+        room = self.length + 1 - len(start.target)  # the last position predicts one more
+        seed = secrets.randbits(32) if body.seed is None else body.seed
+        return Sampling(min(most, room), body.temperature, body.top_k, body.top_p, seed)
+
+    def require_length(self, start: Start) -> None:
+        """Check that a text may begin with a start.
+
+        Raises:
+            TooLongError: it is longer than the model reads.
+        """
         length = len(start.target) + (0 if start.source is None else len(start.source))
         if length > self.length:
             raise TooLongError(
                 f"the prompt has {length:,} tokens, and {self.name} reads {self.length:,}"
             )
-        room = self.length + 1 - len(start.target)  # the last position predicts one more
-        seed = secrets.randbits(32) if body.seed is None else body.seed
-        return Sampling(min(most, room), body.temperature, body.top_k, body.top_p, seed)
 
-    def _known(self, ids: Array) -> Array:
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what was computed under a name before; computed now if it is the first time."""
+        if name not in self._kept:
+            self._kept[name] = compute()
+        return self._kept[name]
+
+    def known(self, ids: Array) -> Array:
         """Return ids that are the model's tokens.
 
         Raises:
@@ -298,7 +313,7 @@ class Served:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        known = self._known(_ids(ids, "tokens"))
+        known = self.known(_ids(ids, "tokens"))
         return self.trained.tokenizer.decode(known, skip_special=False)
 
     # -- items -------------------------------------------------------------------------------------
@@ -319,7 +334,7 @@ class Served:
             raise model.unable("has no hidden states", NEURAL)
         wrapped = []
         for item in items:
-            ids = self.tokens(item) if isinstance(item, str) else self._known(item)
+            ids = self.tokens(item) if isinstance(item, str) else self.known(item)
             wrapped.append(model.with_special_tokens(ids))
         if not all(map(len, wrapped)):
             raise UserError("input: a text is empty; there is nothing to embed")
