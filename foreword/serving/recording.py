@@ -18,7 +18,6 @@ from foreword.disk import atomic, stored
 from foreword.serving import pages
 from foreword.serving.app import Server, application
 from foreword.serving.guard import PAGE, Guard
-from foreword.serving.served import Served
 
 WORD = re.compile(r"[\w'’-]+")  # page/surprise.js finds the same
 AT_ONCE = 16  # requests
@@ -129,7 +128,8 @@ async def _recorded(
     await asyncio.gather(*map(ask, about))
     for name in server.watched:
         await ask((f"/runs/{quote(name, safe=COMPONENT)}", None))
-    for name, model in server.models.items():
+    for model in answers["/v1/models"]["content"]["data"]:
+        name = model["id"]
         steps = server.watched[name].steps if name in server.watched else []
         for number, step in enumerate(steps, 1):
             say(f"{name}: checkpoint {number} of {len(steps)}")
@@ -139,16 +139,15 @@ async def _recorded(
     return answers
 
 
-def _of_step(model: Served, name: str, text: str) -> Iterator[Asked]:
+def _of_step(model: Mapping[str, Any], name: str, text: str) -> Iterator[Asked]:
     """Yield what the time machine asks of a checkpoint (page/panels/time.js)."""
-    if "score" in model.abilities:
-        yield "/score", {"model": name, "text": text}
-    if "fill" in model.abilities:
-        blank = model.about()["blank"]
+    if "inspect/text" in model["endpoints"]:
+        yield "/inspect/text", {"model": name, "text": text, "top": 5}
+    if "fill" in model["endpoints"]:
         for word in WORD.finditer(text):
-            blanked = text[: word.start()] + blank + text[word.end() :]
+            blanked = text[: word.start()] + model["blank"] + text[word.end() :]
             yield "/fill", {"model": name, "text": blanked, "top": 8}
-    if "completions" in model.abilities:
+    if "completions" in model["endpoints"]:
         body = {"prompt": text, "max_tokens": 40, "seed": 1, "temperature": 0.8}
         yield "/v1/completions", {"model": name, **body}
 

@@ -80,7 +80,9 @@ export function lineChart({ title, x, y, series, marks = [], xNames, log, pick, 
     transform: `rotate(-90 12 ${(height - bottom) / 2 + top})` }, y),
   marks.map((mark) => [
     s("line", { class: "mark", x1: atX(mark.x), x2: atX(mark.x), y1: top, y2: height - bottom }),
-    mark.label && text({ x: atX(mark.x) + 5, y: top + 10 }, mark.label),
+    mark.label && text(atX(mark.x) > width * 0.8
+      ? { x: atX(mark.x) - 5, y: top + 10, "text-anchor": "end" }
+      : { x: atX(mark.x) + 5, y: top + 10 }, mark.label),
   ]),
   shown.map((one) => [
     s("path", { class: "line", d: d(one), style: { stroke: one.colour },

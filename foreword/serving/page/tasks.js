@@ -1,6 +1,6 @@
 // How each task is asked, how its answer is read, and what it was to be.
 
-import { percent } from "./bars.js";
+import { percent } from "./models.js";
 
 const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
 const plain = (text) => String(text).toLowerCase().replace(/\b(a|an|the)\b|[^\p{L}\p{N}\s]/gu, " ")

@@ -2,11 +2,10 @@
 
 import { errorLine, get, recording } from "../api.js";
 import { asked } from "../asked.js";
-import { bars } from "../bars.js";
 import { lineChart } from "../chart.js";
 import { field, fill, h, select, settled, slider } from "../dom.js";
-import { able } from "../models.js";
-import { bits, heat, scale, spelled, token, wordsOf } from "../surprise.js";
+import { able, bars, surprise } from "../models.js";
+import { inBits, spelled, token, wordsOf } from "../surprise.js";
 
 import { sample } from "./watch.js";
 
@@ -17,7 +16,7 @@ const EXAMPLE = "The king went to the river, and the people followed him.";
 const SLOW = 900; // milliseconds of a checkpoint while it plays
 
 const runsOf = (models, runs) => runs.filter((run) => run.checkpoints?.length
-  && models.some((model) => model.id === run.name && able(model, "score")));
+  && models.some((model) => model.id === run.name && able(model, "inspect/text")));
 
 export const needs = (models, runs) => (runsOf(models, runs).length ? null
   : "Open a run that predicts tokens: foreword app RUN. Trained with "
@@ -130,7 +129,7 @@ export function show(root, context) {
 
   async function lookAt(n) {
     const name = `${run.name}@${steps()[n]}`;
-    const found = { score: (await asked("/score", { model: name, text })).data[0] };
+    const found = { read: (await asked("/inspect/text", { model: name, text, top: 5 })).data[0] };
     if (blanked() !== null) {
       found.fill = (await asked("/fill", { model: name, text: blanked(), top: 8 })).data[0].blanks[0];
     }
@@ -172,17 +171,21 @@ export function show(root, context) {
   }
 
   function drawTokens() {
-    const score = seen[at]?.score;
-    const perByte = seen.map((one, n) => [steps()[n], one?.score.bits_per_byte ?? null]);
+    const read = seen[at]?.read;
+    const each = seen.map((one, n) => [steps()[n], one?.read.bits_per_byte ?? one?.read.perplexity ?? null]);
+    const isBytes = Boolean(read?.bits_per_byte);
     fill(tokens, h("h2", {}, `At step ${steps()[at].toLocaleString("en")}`),
-      score ? [
-        h("p", { class: "figure" }, h("b", {}, score.bits_per_byte?.toFixed(2) ?? "–"),
-          " bits per byte, perplexity ", h("b", {}, score.perplexity.toPrecision(4))),
-        h("ol", { class: "tokens" }, score.scored.map(token)), scale(),
+      read ? [
+        h("p", { class: "figure" },
+          read.bits_per_byte && [h("b", {}, read.bits_per_byte.toFixed(2)), " bits per byte, "],
+          "perplexity ", h("b", {}, read.perplexity.toPrecision(4))),
+        h("ol", { class: "unders" }, read.tokens.map(token)),
+        h("p", { class: "note" }, "Under each token: its surprise in bits."),
       ] : h("p", { class: "note", role: "status" }, text ? "Computing ..." : "Write a text."),
-      perByte.filter((p) => p[1] !== null).length > 1 && lineChart({
-        title: "This text, bits per byte", x: "step", y: "bits", height: 150,
-        series: [{ name: "this text", points: perByte, colour: "var(--hot)" }],
+      each.filter((p) => p[1] !== null).length > 1 && lineChart({
+        title: `This text, ${isBytes ? "bits per byte" : "perplexity"}`, x: "step",
+        y: isBytes ? "bits" : "", height: 150,
+        series: [{ name: "this text", points: each, colour: "var(--hot)" }],
         marks: [{ x: steps()[at] }],
       }));
   }
@@ -203,11 +206,13 @@ export function show(root, context) {
           type: "button", "aria-pressed": String(n === blank),
           on: { click: () => { blank = n === blank ? null : n; begin(); filled.querySelectorAll("button")[n]?.focus(); } },
         }, word.text))),
-      candidates && bars(candidates.map((one) => [one.text, one.probability])),
-      byStep.length > 0 && seen.filter((one) => one?.fill).length > 1 && lineChart({
+      candidates && bars(candidates.map((one) =>
+        ({ label: one.text, value: one.probability })), { whole: 1 }),
+      byStep.length > 0 && seen.filter((one) => one?.fill).length > 1
+        && h("div", { class: "narrowed" }, lineChart({
         title: "Probability of what the last checkpoint fills in", x: "step", y: "probability",
-        series: byStep, marks: [{ x: steps()[at] }], height: 200,
-      })));
+        series: byStep, marks: [{ x: steps()[at] }], height: 220,
+      }))));
   }
 
   function drawWritten() {
@@ -222,20 +227,20 @@ export function show(root, context) {
   }
 
   function drawAll() {
-    const known = seen.map((one, n) => [n, one?.score]).filter(([, score]) => score);
+    const known = seen.map((one, n) => [n, one?.read]).filter(([, read]) => read);
     if (known.length < 2) { fill(all); return; }
-    const names = known[0][1].scored.map((one) => spelled(one.token));
+    const names = known[0][1].tokens.map(spelled);
     fill(all, h("h2", {}, "When each token was learned"),
       h("div", { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Surprise by step" },
         h("table", { class: "plain learned" },
           h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "step"),
             names.map((name) => h("th", { scope: "col" }, name)))),
-          h("tbody", {}, known.map(([n, score]) => h("tr", { class: n === at ? "here" : null },
+          h("tbody", {}, known.map(([n, read]) => h("tr", { class: n === at ? "here" : null },
             h("th", { scope: "row" }, h("button", { type: "button", class: "quiet",
               "aria-current": n === at ? "true" : null, on: { click: () => go(n, true) } },
             steps()[n].toLocaleString("en"))),
-            score.scored.map((one) => h("td", { class: "heat", style: heat(one.nats) },
-              bits(one.nats).toFixed(1)))))))),
+            read.tokens.map((one) => h("td", { class: "warm", style: surprise(one.nats) },
+              inBits(one.nats)))))))),
       h("p", { class: "note" }, "Bits of surprise at each token, a row for each checkpoint."));
   }
 

@@ -1,9 +1,8 @@
 // Models tuned for a task: their answers, the words that decide, and where they are wrong.
 
 import { errorLine, post } from "../api.js";
-import { bars, percent } from "../bars.js";
 import { field, fill, h, select, unique } from "../dom.js";
-import { able } from "../models.js";
+import { able, bars, percent } from "../models.js";
 import { sureness, taskOf } from "../tasks.js";
 import { readTable } from "../tables.js";
 
@@ -21,7 +20,7 @@ export const needs = (models) => (models.some((model) => able(model, "predict"))
 export function show(root, context) {
   const models = context.models.filter((model) => able(model, "predict"));
   let model = models.find((one) => one.id === context.query.get("model")) ?? models[0];
-  const form = h("div", {}), answered = h("div", {}), errors = h("div", {});
+  const form = h("div", {}), answered = h("div", {}), errors = h("div", { class: "errors" });
   root.append(
     h("div", { class: "card" }, models.length > 1 && select("Model", models.map((one) => one.id),
       model.id, (name) => { model = models.find((one) => one.id === name); context.keep({ model: name }); open(); }),
@@ -75,6 +74,9 @@ function tryOut(model, form, answered, { signal, announce, text }) {
   return attempt;
 }
 
+const shares = (pairs, chosen) => h("div", { class: "narrowed" }, bars(pairs.map(([label, value]) =>
+  ({ label, value, faint: !chosen.includes(label) })), { whole: 1 }));
+
 /** Show an answer in the form of its task. */
 function answerOf(model, values, answer) {
   const card = (...inside) => h("div", { class: "card answer" }, ...inside);
@@ -82,12 +84,13 @@ function answerOf(model, values, answer) {
   if (task === "classify" || task === "multilabel") {
     const chosen = [answer.prediction].flat();
     return card(h("p", { class: "figure" }, h("b", {}, chosen.join(", ") || "none of the labels")),
-      bars(labels.map((label) => [label, answer[`probability_${label}`]]).sort((a, b) => b[1] - a[1])
-        .slice(0, 30), ...chosen));
+      shares(labels.map((label) => [label, answer[`probability_${label}`]])
+        .sort((a, b) => b[1] - a[1]).slice(0, 30), chosen));
   }
   if (task === "choice") {
     const options = values.pair.split("\n").filter((line) => line.trim());
-    return card(bars(options.map((option, n) => [option, answer.probabilities[n]]), answer.prediction));
+    return card(shares(options.map((option, n) => [option, answer.probabilities[n]]),
+      [answer.prediction]));
   }
   if (task === "tag") return card(tagged(values.text, answer));
   if (task === "span") {
@@ -96,7 +99,8 @@ function answerOf(model, values, answer) {
       h("p", { class: "figure" }, h("b", {}, prediction || "no answer"), ` ${percent(probability)}`),
       h("p", { class: "prose" }, prediction ? [values.text.slice(0, start),
         h("mark", {}, values.text.slice(start, end)), values.text.slice(end)] : values.text),
-      best && best.length > 1 && bars(best.slice(0, 5).map((one) => [one.text, one.probability]), prediction));
+      best?.length > 1 && shares(best.slice(0, 5).map((one) => [one.text, one.probability]),
+        [prediction]));
   }
   if (task === "regress" || task === "embed") {
     return card(h("p", { class: "figure" }, h("b", {}, taskOf(model).told(answer.prediction)),
@@ -150,7 +154,7 @@ function deciding(model, values, answer, signal, announce) {
         word.weight = found[n].prediction === null ? null : whole - value(found[n], word.n);
       });
       fill(shown, h("p", {}, "Without this word, ", h("b", {}, name), " falls (warm) or rises (cold) by:"),
-        task.fields(model).words.map((key) => h("ol", { class: "tokens", "data-field": key },
+        task.fields(model).words.map((key) => h("ol", { class: "unders", "data-field": key },
           words.filter((word) => word.key === key).map((word) =>
             weighed(word, left.find((one) => one.key === key && one.start === word.start), left, model)))));
       announce("The words that decide are marked.");
@@ -172,10 +176,11 @@ export const without = (text, { start, stop }) =>
 function weighed(word, found, all, model) {
   const most = Math.max(1e-9, ...all.map((one) => Math.abs(one.weight ?? 0)));
   const weight = found?.weight ?? null;
-  const amount = weight === null ? 0 : Math.round((62 * Math.abs(weight)) / most);
+  const amount = weight === null ? 0 : Math.abs(weight) / most;
   const told = weight === null ? "–" : model.task === "regress" || model.task === "embed"
     ? signed(weight, (x) => x.toPrecision(2)) : signed(weight, (x) => `${(100 * x).toFixed(1)}`);
-  return h("li", { class: `token ${weight < 0 ? "cold" : "heat"}`, style: { "--heat": `${amount}%` },
+  return h("li", { class: `under ${weight < 0 ? "cool" : "warm"}`,
+    style: { "--heat": amount.toFixed(3) },
     "data-weight": weight }, h("span", {}, word.text), h("small", {}, told));
 }
 
@@ -313,7 +318,7 @@ function examplesTable(model, table, openRow) {
     });
     const shown = listed.slice(page * SHOWN, (page + 1) * SHOWN);
     const focused = document.activeElement?.closest?.("th[data-column]")?.dataset.column;
-    fill(holder, h("table", { class: "plain examples" }, h("thead", {}, h("tr", {},
+    fill(holder, h("table", { class: "plain judged" }, h("thead", {}, h("tr", {},
       columns.map(([name, label]) => h("th", { scope: "col", "data-column": name,
         "aria-sort": sort !== name ? null : down ? "descending" : "ascending" },
       h("button", { type: "button", class: "quiet", on: { click: () => {
