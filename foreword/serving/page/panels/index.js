@@ -9,8 +9,12 @@
 //                  /v1/models), `query` (URLSearchParams of the address), `keep({key: value})`, `text`,
 //                  `announce(text)` and `signal`, aborted when the panel is left.
 
+import * as generate from "./generate.js";
+import * as inside from "./inside.js";
 import * as sentence from "./sentence.js";
 
 export const panels = {
   sentence,
+  generate,
+  inside,
 };
