@@ -224,7 +224,7 @@ def _next(served: Served, body: NextBody) -> Compute:
             "text": decoding.text_of(model, before, new),
             "best": best,
             "rest": _binned(likeliest.values[len(best) : count]),
-            "drawn": _named(model, drawn) | {"is_end": drawn in stops},
+            "drawn": _named(model, drawn) | {"nats": float(nats[drawn]), "is_end": drawn in stops},
             "entropy": float(-(nats.exp() * nats.clamp(min=-1e4)).sum()),
             "room": served.length + 1 - len(start.target),
         }

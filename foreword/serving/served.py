@@ -161,8 +161,8 @@ class Served:
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
-            if "fill" in about["endpoints"]:
-                about["blank"] = filling.blank_of(self._trained)
+        if "fill" in self.abilities:
+            about["blank"] = filling.blank_of(self.trained)
         return about
 
     def _most_tokens(self, asked: int | None) -> int:

@@ -95,3 +95,33 @@ export function settled(call, wait = 250) {
     timer = setTimeout(() => call(...args), wait);
   };
 }
+
+/** Return a choice of views of one panel, kept in the address as `view`, and where they show.
+ *  list: [[name, title, show(root) -> function that ends it or nothing], ...]. */
+export function views(context, list) {
+  const root = h("div", { class: "view" });
+  let leave = null;
+  const open = (name) => {
+    leave?.();
+    for (const b of row.children) b.setAttribute("aria-pressed", String(b.dataset.view === name));
+    fill(root);
+    leave = list.find(([key]) => key === name)[2](root) ?? null;
+  };
+  const row = h("div", { class: "row views", role: "group", "aria-label": "Views" },
+    list.map(([name, title]) => h("button", { type: "button", "data-view": name,
+      on: { click: () => { context.keep({ view: name }); open(name); } } }, title)));
+  const asked = context.query.get("view");
+  open(list.some(([name]) => name === asked) ? asked : list[0][0]);
+  return { nodes: [row, root], end: () => leave?.() };
+}
+
+/** Return a choice among models, kept in the address as `model`. */
+export function chooseModel(models, context, change) {
+  const asked = context.query.get("model");
+  const at = Math.max(0, models.findIndex((model) => model.id === asked));
+  const control = select("Model", models.map((model, n) => [n, model.id]), at, (n) => {
+    context.keep({ model: models[n].id });
+    change(models[n]);
+  });
+  return [control, models[at]];
+}

@@ -9,9 +9,11 @@
 //   recorded       whether `foreword app --export` holds all that it asks
 //   show(root, context)
 //                  build it in `root`; may return a function that ends it. `context` has `models` (of
-//                  /v1/models), `runs` (of /runs), `query` (URLSearchParams of the address), `keep({key: value})`, `text`,
-//                  `announce(text)` and `signal`, aborted when the panel is left.
+//                  /v1/models), `runs` (of /runs), `query` (URLSearchParams of the address),
+//                  `keep({key: value})`, `text`, `announce(text)` and `signal`, aborted when the panel is left.
 
+import * as generate from "./generate.js";
+import * as inside from "./inside.js";
 import * as sentence from "./sentence.js";
 import * as time from "./time.js";
 import * as tuned from "./tuned.js";
@@ -19,6 +21,8 @@ import * as watch from "./watch.js";
 
 export const panels = {
   sentence,
+  generate,
+  inside,
   time,
   tuned,
   watch,
