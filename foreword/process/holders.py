@@ -18,19 +18,17 @@ def holder_of(lock: Path) -> int | None:
     perhaps that of another machine or of a process long gone, is ever taken for it.
     """
     try:
-        wanted = os.stat(lock)
+        wanted = lock.stat()
     except OSError:
         return None
-    for process in PROC.glob("[0-9]*"):
+    for opened in PROC.glob("[0-9]*/fd/*"):
         with suppress(OSError):  # another user's, or one that has just ended
-            for number in os.listdir(process / "fd"):
-                found = os.stat(process / "fd" / number)
-                if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
-                    continue
+            found, (process, _, number) = opened.stat(), opened.parts[-3:]
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
                 # Its children inherit the open file, and the lock names who took it.
-                about = (process / "fdinfo" / number).read_text()
-                if re.search(rf"^lock:.*FLOCK .* WRITE {process.name} ", about, re.M):
-                    return int(process.name)
+                about = (PROC / process / "fdinfo" / number).read_text()
+                if re.search(rf"^lock:.*FLOCK .* WRITE {process} ", about, re.M):
+                    return int(process)
     return None
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -324,6 +325,16 @@ async def _detokenize(
     return JSON({"prompt": await run_in_threadpool(model.text, body.tokens)})
 
 
+async def _runs(server: Server, request: Request) -> Response:
+    some = [await run_in_threadpool(one.about) for one in server.watched.values()]
+    return JSON({"data": some})
+
+
+async def _run(server: Server, request: Request) -> Response:
+    watched = server.watching(request.path_params["name"])
+    return JSON(await run_in_threadpool(watched.history))
+
+
 async def _stop(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
     return await _controlled(run, run.stop, request)
 
@@ -419,14 +430,6 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
     async def model(request: Request) -> Response:
         return JSON(about(server.named(request.path_params["name"])))
 
-    async def runs(request: Request) -> Response:
-        some = [await run_in_threadpool(one.about) for one in server.watched.values()]
-        return JSON({"data": some})
-
-    async def run(request: Request) -> Response:
-        watched = server.watching(request.path_params["name"])
-        return JSON(await run_in_threadpool(watched.history))
-
     async def metrics(request: Request) -> Response:
         workers = {name: model.worker for name, model in server.models.items()}
         return PlainTextResponse(server.metrics.text(workers))
@@ -442,12 +445,18 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
         gets = {path: (None, summary) for path, (summary, _) in plain.items()}
         return JSON(schema.document({**gets, **posts}, is_locked=guard.token is not None))
 
-    plain = {
+    plain: dict[str, tuple[str, Callable[[Request], Awaitable[Response]]]] = {
         "/health": ("Say that the server answers", health),
         "/v1/models": ("List the models, and what each can do", models),
         "/v1/models/{name}": ("Say what a model can do", model),
-        "/runs": ("List the runs and comparisons, and what goes on in each", runs),
-        "/runs/{name}": ("Give the curves, samples and checkpoints of a run", run),
+        "/runs": (
+            "List the runs and comparisons, and what goes on in each",
+            partial(_runs, server),
+        ),
+        "/runs/{name}": (
+            "Give the curves, samples and checkpoints of a run",
+            partial(_run, server),
+        ),
         "/metrics": ("Count requests and tokens, for Prometheus", metrics),
         "/tokenizer_info": ("Name the special tokens of a model", tokenizer_info),
         "/openapi.json": ("Describe all requests", openapi),

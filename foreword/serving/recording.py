@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -19,7 +21,13 @@ from foreword.serving import pages
 from foreword.serving.app import Server, application
 from foreword.serving.guard import PAGE, Guard
 
-WORD = re.compile(r"[\w'’-]+")  # page/surprise.js finds the same
+WHOLE: Mapping[str, Mapping[str, Any]] = {  # what is asked of a whole text, and how
+    "inspect/text": {"top": 8},
+    "inspect/attention": {},
+    "inspect/lens": {"top": 8},
+    "inspect/counts": {},
+    "inspect/pieces": {},
+}
 AT_ONCE = 16  # requests
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
@@ -124,32 +132,67 @@ async def _recorded(
         status, content = await _answer(app, path, body)
         answers[key_of(path, body)] = {"status": status, "content": content}
 
-    about: list[Asked] = [("/v1/models", None), ("/runs", None)]
-    await asyncio.gather(*map(ask, about))
-    for name in server.watched:
-        await ask((f"/runs/{quote(name, safe=COMPONENT)}", None))
+    async def ask_all(asked: Iterable[Asked]) -> None:
+        waiting = list(asked)
+        for first in range(0, len(waiting), AT_ONCE):
+            await asyncio.gather(*map(ask, waiting[first : first + AT_ONCE]))
+
+    await ask_all([("/v1/models", None), ("/runs", None)])
+    await ask_all((f"/runs/{quote(name, safe=COMPONENT)}", None) for name in server.watched)
     for model in answers["/v1/models"]["content"]["data"]:
         name = model["id"]
+        say(f"{name}: {len(texts)} text{'s' * (len(texts) != 1)}")
+        await ask_all(asked for text in texts for asked in _of_model(model, text))
         steps = server.watched[name].steps if name in server.watched else []
         for number, step in enumerate(steps, 1):
             say(f"{name}: checkpoint {number} of {len(steps)}")
-            some = [asked for text in texts for asked in _of_step(model, f"{name}@{step}", text)]
-            for first in range(0, len(some), AT_ONCE):
-                await asyncio.gather(*map(ask, some[first : first + AT_ONCE]))
+            await ask_all(
+                asked for text in texts for asked in _of_step(model, f"{name}@{step}", text)
+            )
     return answers
+
+
+def _of_model(model: Mapping[str, Any], text: str) -> Iterator[Asked]:
+    """Yield what the panels that show one text ask (page/panels/sentence.js, inside.js)."""
+    name = {"model": model["id"]}
+    for path, more in WHOLE.items():
+        if path in model["endpoints"]:
+            yield f"/{path}", {**name, "text": text, **more}
+    yield from _fillings(model, model["id"], text)
+    if "inspect/analogy" in model["endpoints"]:
+        yield "/inspect/analogy", {**name, "a": "man", "b": "king", "c": "woman"}
+    for start, _ in _words(text):
+        if "inspect/next" in model["endpoints"] and "fill" not in model["endpoints"]:
+            yield "/inspect/next", {**name, "text": text[:start].rstrip(), "top": 8}
+    for start, stop in _words(text, "'’") if "inspect/word" in model["endpoints"] else ():
+        word = {"start": start, "stop": stop, "others": []}
+        yield "/inspect/word", {**name, "text": text, **word}
 
 
 def _of_step(model: Mapping[str, Any], name: str, text: str) -> Iterator[Asked]:
     """Yield what the time machine asks of a checkpoint (page/panels/time.js)."""
     if "inspect/text" in model["endpoints"]:
-        yield "/inspect/text", {"model": name, "text": text, "top": 5}
-    if "fill" in model["endpoints"]:
-        for word in WORD.finditer(text):
-            blanked = text[: word.start()] + model["blank"] + text[word.end() :]
-            yield "/fill", {"model": name, "text": blanked, "top": 8}
+        yield "/inspect/text", {"model": name, "text": text, **WHOLE["inspect/text"]}
+    yield from _fillings(model, name, text)
     if "completions" in model["endpoints"]:
         body = {"prompt": text, "max_tokens": 40, "seed": 1, "temperature": 0.8}
         yield "/v1/completions", {"model": name, **body}
+
+
+def _fillings(model: Mapping[str, Any], name: str, text: str) -> Iterator[Asked]:
+    """Yield the request to fill the place of each word."""
+    for start, stop in _words(text) if "fill" in model["endpoints"] else ():
+        blanked = text[:start] + model["blank"] + text[stop:]
+        yield "/fill", {"model": name, "text": blanked, "top": 8}
+
+
+def _words(text: str, signs: str = "'’-") -> Iterator[tuple[int, int]]:
+    """Yield the words of a text, as the page finds them: letters, digits, marks and some signs."""
+    is_word = [unicodedata.category(c)[0] in "LMN" or c in signs for c in text]
+    for _, run in itertools.groupby(enumerate(is_word), lambda pair: pair[1]):
+        places = [n for n, inside in run if inside]
+        if places:
+            yield places[0], places[-1] + 1
 
 
 def key_of(path: str, body: Mapping[str, Any] | None) -> str:

@@ -12,7 +12,7 @@ from foreword.serving import pages
 from foreword.serving.guard import Guard
 from foreword.text.tokenizer import Tokenizer
 from tests.serving.conftest import trained_model
-from tests.serving.site import browsing, serving
+from tests.serving.site import browsing, serving, watching_tab
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 
@@ -33,15 +33,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, site: str) -> Iterator[Any]:
-    """Yield an empty tab; whatever it asks must be of the site, and nothing may go wrong."""
-    tab, wrong = browser.new_page(), list[str]()
-    tab.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("request", lambda r: None if r.url.startswith(site) else wrong.append(r.url))
-    tab.set_default_timeout(10_000)
-    yield tab
-    tab.close()
-    assert not wrong
+    with watching_tab(browser, site) as tab:
+        yield tab
 
 
 def test_every_file_has_a_policy_and_its_type(site: str) -> None:
@@ -62,7 +55,7 @@ def test_names_are_text(page: Any, site: str) -> None:
 
 def test_a_token_opens_the_page(browser: Any, bpe: Tokenizer) -> None:
     models = {"gpt": LoadedModel(trained_model("decoder", bpe))}
-    with serving(models, Guard(token="secret")) as url:
+    with serving(models, guard=Guard(token="secret")) as url:
         tab = browser.new_page()
         tab.goto(url)
         tab.fill("input[type=password]", "secret")

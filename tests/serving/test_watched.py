@@ -32,6 +32,12 @@ TINY = [
     "train.batch=2", "model.d_model=16", "model.layers=1", "packing.length=16",
     "tokenizer.kind=word",
 ]  # fmt: skip
+HOLD = (
+    "import subprocess, sys, time; from pathlib import Path; from foreword.disk import atomic\n"
+    "with atomic.locked(Path(sys.argv[1])):\n"
+    " child = subprocess.Popen(['sleep', '60'], close_fds=False)\n"
+    " print(child.pid, flush=True)\n time.sleep(60)"
+)
 PAGE = {"origin": "http://127.0.0.1"}
 
 
@@ -131,15 +137,9 @@ def test_only_the_servers_own_page_controls_and_only_where_it_may(run: Path) -> 
 
 
 def test_only_the_process_that_holds_a_lock_is_asked_to_end(tmp_path: Path) -> None:
-    hold = (
-        "import subprocess, sys, time; from pathlib import Path; from foreword.disk import atomic\n"
-        "with atomic.locked(Path(sys.argv[1])):\n"
-        " child = subprocess.Popen(['sleep', '60'], close_fds=False)\n"
-        " print(child.pid, flush=True)\n time.sleep(60)"
-    )
     lock = tmp_path / atomic.LOCK
     assert holders.holder_of(lock) is None and not atomic.is_locked(tmp_path)
-    command = [sys.executable, "-c", hold, str(tmp_path)]
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
@@ -156,25 +156,27 @@ def test_a_training_is_stopped_saved_and_resumed(tmp_path: Path) -> None:
     text, folder = shelf.made("text", runs.write_text), tmp_path / "gpt"
     command = [sys.executable, "-m", "foreword", "pretrain", "gpt2_tiny", "--data", str(text),
                "--out", str(folder), "--steps", "400", "--quiet"]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as training:
-        with served(tmp_path / "gpt", can_control=True) as client:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as training,
+        served(tmp_path / "gpt", can_control=True) as client,
+    ):
 
-            def wait(state: str, step: int = 0) -> dict[str, Any]:
-                for _ in range(600):
-                    known = (folder / "run.json").is_file()
-                    now = client.get("/runs/gpt").json() if known else {"state": "", "step": 0}
-                    if now["state"] == state and now["step"] >= step:
-                        return dict(now)
-                    time.sleep(0.2)
-                raise AssertionError(f"not {state}: {now}")
+        def wait(state: str, step: int = 0) -> dict[str, Any]:
+            for _ in range(600):
+                known = (folder / "run.json").is_file()
+                now = client.get("/runs/gpt").json() if known else {"state": "", "step": 0}
+                if now["state"] == state and now["step"] >= step:
+                    return dict(now)
+                time.sleep(0.2)
+            raise AssertionError(f"not {state}: {now}")
 
-            wait("training", 3)
-            stopped = client.post("/runs/stop", json={}, headers=PAGE)
-            assert stopped.status_code == 200, stopped.text
-            assert training.wait(60) == 130
-            now = wait("stopped")
-            assert now["checkpoints"][-1] == now["step"] < 400
-            assert client.post("/runs/resume", json={}, headers=PAGE).status_code == 200
-            twice = client.post("/runs/resume", json={}, headers=PAGE)
-            assert twice.status_code == 400
-            assert wait("finished")["step"] == 400
+        wait("training", 3)
+        stopped = client.post("/runs/stop", json={}, headers=PAGE)
+        assert stopped.status_code == 200, stopped.text
+        assert training.wait(60) == 130
+        now = wait("stopped")
+        assert now["checkpoints"][-1] == now["step"] < 400
+        assert client.post("/runs/resume", json={}, headers=PAGE).status_code == 200
+        twice = client.post("/runs/resume", json={}, headers=PAGE)
+        assert twice.status_code == 400
+        assert wait("finished")["step"] == 400

@@ -75,7 +75,8 @@ function show() {
     },
     /** The text that panels share; context.text = "..." sets it for all. */
     get text() {
-      return query.get("text") ?? sessionStorage.getItem("foreword-text") ?? recording?.texts[0] ?? null;
+      const text = query.get("text") ?? sessionStorage.getItem("foreword-text");
+      return recording && !recording.texts.includes(text) ? recording.texts[0] : text;
     },
     set text(value) { sessionStorage.setItem("foreword-text", value); context.keep({ text: value }); },
   };

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { bits, percent, surprise } from "./models.js";
 
-const WORD = /[\p{L}\p{N}_'’-]+/gu; // foreword/serving/recording.py finds the same
+const WORD = /[\p{L}\p{M}\p{N}'’-]+/gu; // foreword/serving/recording.py finds the same
 
 /** Return the words of a text: [{text, start, stop}]. */
 export const wordsOf = (text) => [...text.matchAll(WORD)].map((match) => (

@@ -1,6 +1,6 @@
 // What is inside of a model: attention, the layers' predictions, vectors of words, counts, pieces.
 
-import { errorLine, post } from "../api.js";
+import { errorLine, post, recording } from "../api.js";
 import { lineChart } from "../chart.js";
 import { chooseModel, field, fill, h, select, settled, views } from "../dom.js";
 import { heatPicture, heatTable } from "../heat.js";
@@ -10,6 +10,8 @@ export const title = "Look inside";
 export const lead = "What a model does with a text between reading it and saying something.";
 export const needs = (models) => (VIEWS.some(([, path]) => models.some((m) => able(m, path))) ? null
   : "Needs a pretrained run: an n-gram, recurrent, causal, masked or T5 one.");
+
+export const recorded = true;
 
 const TEXT = "I record the record.";
 const VIEWS = [
@@ -55,7 +57,7 @@ function looking(root, context, path, build) {
   };
   const view = { body: () => ({}), controls: [], ...build(result, ask, context, () => model) };
   root.append(h("div", { class: "card controls" },
-    h("div", { class: "whole" }, field("Text", input)), choice, view.controls), result);
+    !recording && h("div", { class: "whole" }, field("Text", input)), choice, view.controls), result);
   ask();
   return () => asked?.abort();
 }
@@ -199,7 +201,8 @@ function words(result, ask, context, model) {
     drawLayer();
     asking.ask();
   };
-  return { draw, body, controls: [field("Other sentences to compare with", others)] };
+  return { draw, body,
+    controls: recording ? [] : [field("Other sentences to compare with", others)] };
 }
 
 function analogies(context, model) {

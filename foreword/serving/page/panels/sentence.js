@@ -1,7 +1,7 @@
 // One sentence through every model: the surprise of each token, what was expected in its place, and
 // the branches that the reader takes.
 
-import { errorLine, post } from "../api.js";
+import { errorLine, post, recording } from "../api.js";
 import { h, fill, settled } from "../dom.js";
 import { able, badge, bars, bits, inPlace, percent, surprise } from "../models.js";
 
@@ -11,6 +11,8 @@ export const lead = "One sentence through every model. The warmer a token, the m
 export const needs = (models) =>
   (models.some((model) => able(model, "inspect/text")) ? null
     : "Needs a model that predicts tokens: an n-gram, recurrent, causal, masked or T5 run.");
+
+export const recorded = true;
 
 const EXAMPLES = ["The capital of France is Paris.", "I record the record.",
   "The king lives in a large house near the sea.", "Colorless green ideas sleep furiously."];
@@ -31,11 +33,11 @@ export function show(root, context) {
   const tree = h("nav", { class: "branches", "aria-label": "Branches" });
   root.append(
     h("div", { class: "card" },
-      h("label", { for: "sentence-text" }, "Sentence"), input,
-      h("div", { class: "row examples" }, EXAMPLES.map((text) =>
+      !recording && [h("label", { for: "sentence-text" }, "Sentence"), input],
+      !recording && h("div", { class: "row examples" }, EXAMPLES.map((text) =>
         h("button", { type: "button", class: "quiet", on: { click: () => go(text, "example") } }, text))),
       h("div", { class: "row" }, mask,
-        h("span", {}, rest, h("label", { for: "write-on", class: "inline" },
+        !recording && h("span", {}, rest, h("label", { for: "write-on", class: "inline" },
           "after a choice, let a model that writes go on by itself"))),
       tree),
     h("div", { class: "scale", "aria-hidden": "true" }, h("span", {}, "expected"),

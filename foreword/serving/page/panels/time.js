@@ -129,7 +129,7 @@ export function show(root, context) {
 
   async function lookAt(n) {
     const name = `${run.name}@${steps()[n]}`;
-    const found = { read: (await asked("/inspect/text", { model: name, text, top: 5 })).data[0] };
+    const found = { read: (await asked("/inspect/text", { model: name, text, top: 8 })).data[0] };
     if (blanked() !== null) {
       found.fill = (await asked("/fill", { model: name, text: blanked(), top: 8 })).data[0].blanks[0];
     }
