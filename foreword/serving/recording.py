@@ -12,6 +12,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -57,7 +58,8 @@ def write(
         UserError: it cannot be written.
     """
     atomic.require_writable(out, is_folder=False)
-    answers = asyncio.run(_recorded(server, texts, say))
+    with ThreadPoolExecutor(1) as thread:  # in a notebook this one has a loop already
+        answers = thread.submit(asyncio.run, _recorded(server, texts, say)).result()
     content = page({"texts": list(texts), "answers": answers}).encode()
     atomic.write_bytes(out, content)
     return len(answers), len(content)
