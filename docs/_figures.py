@@ -440,20 +440,18 @@ def masking() -> str:
 
 # 10. Long context and permutation
 
-PLACES = (-1, 2, 0, -1, 1, -1)  # places in the order of prediction; -1 is context
+PERMUTED = (-1, 2, 0, -1, 1, -1)  # places in the order of prediction; -1 is context
 
 
 def permutation() -> str:
     """XLNet's two masks for one order of prediction, and a row with Transformer-XL's memory."""
-    n, cpu = len(PLACES), torch.device("cpu")
-    order = torch.tensor([PLACES])
+    n, cpu = len(PERMUTED), torch.device("cpu")
+    order = torch.tensor([PERMUTED])
     content = PermutationMask(order).dense(1, n, n, cpu)[0, 0].numpy()
     query = PermutationMask(order, includes_self=False).dense(1, n, n, cpu)[0, 0].numpy()
     memory = MemoryMask(CausalMask(), 4).dense(1, n, 4 + n, cpu)[0, 0].numpy()
-    query = query & (np.array(PLACES) >= 0)[:, None]
-    words = [
-        "context" if place < 0 else f"predicted as no. {place + 1}" for place in PLACES
-    ]
+    query = query & (np.array(PERMUTED) >= 0)[:, None]
+    words = ["context" if place < 0 else f"predicted as no. {place + 1}" for place in PERMUTED]
     panels = [("content stream", content), ("query stream", query), ("a memory of 4", memory)]
     return squares(
         [(name, mask.astype(float)) for name, mask in panels],
@@ -586,9 +584,7 @@ def architectures() -> str:
 
 
 def _read(name: str) -> list[dict[str, str]]:
-    with (Path(__file__).parent / "book" / "data" / name).open(
-        encoding="utf-8", newline=""
-    ) as file:
+    with (DOCS / "book" / "data" / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -686,9 +682,7 @@ def near_duplicates() -> str:
 def scaling_fit() -> str:
     """The losses of decoders by tokens and size, and the law fitted without the largest budget."""
     (runs,) = [
-        one
-        for one in read_runs(Path(__file__).parent / "results/scaling/runs.csv")
-        if one.family == "decoder"
+        one for one in read_runs(DOCS / "results/scaling/runs.csv") if one.family == "decoder"
     ]
     is_largest = runs.flops > 0.9 * runs.flops.max()
     seen = runs.where(~is_largest)
