@@ -36,7 +36,11 @@ export function show(root, context) {
   let turn = 0; // of the latest text; answers to earlier ones are not shown
 
   const area = h("textarea", { rows: 2, maxlength: 2000, on: {
-    input: settled(() => { text = area.value.trim(); context.text = text; blank = null; begin(); }, 500),
+    input: settled(() => {
+      text = context.text = area.value.trim();
+      blank = null;
+      begin();
+    }, 500),
   } });
   area.value = text;
   const where = h("div", { class: "whole" });
@@ -204,7 +208,11 @@ export function show(root, context) {
       h("div", { class: "row words", role: "group", "aria-label": "Words" },
         wordsOf(text).map((word, n) => h("button", {
           type: "button", "aria-pressed": String(n === blank),
-          on: { click: () => { blank = n === blank ? null : n; begin(); filled.querySelectorAll("button")[n]?.focus(); } },
+          on: { click: () => {
+            blank = n === blank ? null : n;
+            begin();
+            filled.querySelectorAll("button")[n]?.focus();
+          } },
         }, word.text))),
       candidates && bars(candidates.map((one) =>
         ({ label: one.text, value: one.probability })), { whole: 1 }),
