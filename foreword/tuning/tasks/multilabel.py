@@ -31,6 +31,7 @@ from foreword.tuning.tasks._contract import (
     Inputs,
     Judge,
     Labels,
+    OutputForm,
     RowReader,
     probability_columns,
     shortest,
@@ -107,6 +108,7 @@ class Multilabel(PooledTask):
         "applies no threshold",
         problem_type="multi_label_classification",
     )
+    output_form: ClassVar[OutputForm | None] = "sets"
 
     weights: Weights = ()
     thresholds: tuple[OpenShare, ...] = ()
