@@ -348,15 +348,29 @@ def test_features_of_a_long_text_are_the_mean_of_its_windows(tmp_path: Path) -> 
     np.testing.assert_allclose(long.features[3:4], alone, atol=1e-5)
 
 
-@pytest.mark.product(only=("classify",))
-@pytest.mark.parametrize("task", ["classify", "multilabel", "regress"])
-def test_an_exported_average_predicts_without_foreword(tmp_path: Path, task: str) -> None:
+COUNTING = ["word_counts", "character_counts"]
+NETWORKS = {
+    "classify": ["log_count_ratios", "contrastive"],
+    "multilabel": ["log_count_ratios", "features_and_counts"],
+    "regress": ["pooled_features", "fine_tuned"],
+}
+
+
+@pytest.mark.parametrize("task", NETWORKS)
+def test_exported_counts_predict_without_foreword(tmp_path: Path, task: str) -> None:
+    names = [*COUNTING, *(n for n in NETWORKS[task] if n == "log_count_ratios")]
+    exported_predicts_the_same(tmp_path, task, names)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("task", NETWORKS)
+def test_exported_networks_predict_without_foreword(tmp_path: Path, task: str) -> None:
     pytest.importorskip("onnxruntime", reason="requires foreword[onnx]")
+    exported_predicts_the_same(tmp_path, task, [COUNTING[0], *NETWORKS[task]])
+
+
+def exported_predicts_the_same(tmp_path: Path, task: str, names: list[str]) -> None:
     given = material(tmp_path, task, FORMS[task], "encoder")
-    names = ["word_counts", "character_counts", "features_and_counts", "pooled_features"]
-    names += {"classify": ["log_count_ratios", "contrastive"], "regress": ["fine_tuned"]}.get(
-        task, []
-    )
     heat = 1.0 if task == "regress" else 2.0
     parts = [
         ChosenPart(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.interop import exporting, onnx_graph
+from foreword.interop import exporting
 from foreword.interop.check_logits import TOLERANCE
 from foreword.interop.formats._contract import ExchangeResult
 from foreword.nn.model import neural
@@ -85,7 +85,6 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
         UserError: a package is missing, a part cannot be exported, or the loader computes other
             probabilities.
     """
-    onnx_graph.require_onnx()
     atomic.require_new_folder(out)
     facts: dict[str, Any] = {"folder": str(out), "loader": LOADER}
     notes: set[str] = set()
