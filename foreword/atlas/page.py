@@ -90,8 +90,8 @@ def _markdown(found: Findings, rows: Sequence[Row]) -> str:
     flops, seconds = (sum(run[key] for run in found.runs) for key in ("flops", "seconds"))
     parts = [
         "# What lectures claim, each decided by experiment\n",
-        f"Of {len(rows)} claims {count[HOLDS]} hold, {count[FAILS]} do not, {count[NOT_SHOWN]} are "
-        f"not shown at this budget and {count[MISSING]} are not measured yet. Text: "
+        f"Verdicts on {len(rows)} claims: holds {count[HOLDS]}, does not hold {count[FAILS]}, not "
+        f"shown at this budget {count[NOT_SHOWN]}, not measured yet {count[MISSING]}. Text: "
         f"{', '.join(Path(name).name for name in record.text)}. {len(found.runs)} trainings of "
         f"{len({run['cell'] for run in found.runs})} cells, {power(flops)} FLOPs and "
         f"{duration(seconds)} of training in all, at {record.scale:g} times the budgets that are "

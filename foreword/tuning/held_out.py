@@ -1,4 +1,8 @@
-"""What is fitted on examples that were not trained on: probabilities, thresholds, fold scores."""
+"""What is fitted on examples that were not trained on: probabilities, thresholds, fold scores.
+
+Holding them out of every training would take a tenth of the labels from the saved model, so one
+more network is trained on the rest, and its fits are given to those trained on all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Several labels per text, or per pair of texts, or none."""
+"""Several labels per text, or per pair of texts, or none.
+
+To users it is `classify`; in code the two share the pooled state and the head, and nothing else, so
+one kind would ask in each method which of both it is.
+"""
 
 from __future__ import annotations
 
