@@ -29,10 +29,11 @@ The functions are verbs of the command line, with the same names, arguments and 
     neighbours  of words, by their vectors; translate a file, and score it against a reference
     export      a model for other software; import_ reads one
     report      one HTML page of a run or a comparison; demo shows all stages in minutes
-    serve       models over HTTP, for OpenAI's clients and others
+    serve       models over HTTP, for OpenAI's clients and others; app opens a page that shows them
 
 The commands of `foreword tokenizer` are functions of `foreword.tokenizer`: train, show, trace. So
-are those of `foreword scale`, run and fit, and of `foreword claims`, run and table.
+are those of `foreword scale`, run and fit, of `foreword claims`, run and table, and of
+`foreword lab`, check, make and show.
 
 A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
 Results show themselves in a console and in a notebook, and stand for their folders in other calls.
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from foreword.errors import TrainingStoppedError, UserError
     from foreword.verbs._contract import function
     from foreword.verbs._load import load
+    from foreword.verbs.app import App
     from foreword.verbs.check import Check
     from foreword.verbs.clean import Clean
     from foreword.verbs.compare import Compare
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from foreword.verbs.tune_suite import TuneSuite
     from foreword.version import __version__ as __version__
 
+    app = function(App)
     check = function(Check)
     clean = function(Clean)
     compare = function(Compare)
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     serve = function(Serve)
     show = function(Show)
     claims: SimpleNamespace
+    lab: SimpleNamespace
     scale: SimpleNamespace
     tokenizer: SimpleNamespace
     translate = function(Translate)
@@ -104,11 +108,10 @@ if TYPE_CHECKING:
     tune_suite = function(TuneSuite)
 
 __all__ = [
-    "TrainingStoppedError", "UserError", "check", "claims", "clean", "compare", "demo", "drift",
-    "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "load", "neighbours",
-    "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale", "score",
-    "serve", "show",
-    "tokenizer", "translate", "tune", "tune_suite",
+    "TrainingStoppedError", "UserError", "app", "check", "claims", "clean", "compare", "demo",
+    "drift", "evaluate", "evaluate_tuned", "export", "fill", "generate", "import_", "lab", "load",
+    "neighbours", "plan", "predict", "prepare", "pretrain", "probe", "report", "resume", "scale",
+    "score", "serve", "show", "tokenizer", "translate", "tune", "tune_suite",
 ]  # fmt: skip
 
 

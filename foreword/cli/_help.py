@@ -12,9 +12,10 @@ GROUPS = {
     "Start": ("demo", "show", "plan", "check"),
     "Text": ("clean", "tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune", "tune-suite"),
-    "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
+    "Use": ("app", "predict", "fill", "generate", "translate", "score", "neighbours"),
     "Measure": ("evaluate", "evaluate-tuned", "probe", "drift", "report"),
     "Compare": ("compare", "scale", "claims"),
+    "Learn": ("lab",),
     "Exchange": ("import", "export", "serve"),
 }
 FIRST = """\

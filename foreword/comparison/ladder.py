@@ -17,7 +17,8 @@ import numpy as np
 
 from foreword.comparison.grid import Cell, Grid
 from foreword.comparison.keys import without_labels
-from foreword.comparison.results import Results
+from foreword.comparison.margins import PRETRAINED
+from foreword.comparison.results import Results, RunResult
 from foreword.comparison.sweep import SEED
 from foreword.data.fingerprint import digest
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
@@ -188,6 +189,7 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
         parts = count_parameters(recipe, comparison.corpora.tokenizer_for(recipe).vocab)
         in_bytes = run.bits_per_byte is not None
         text = comparison.corpora.shards_for(recipe)
+        score = {"score": _score(results, run)} if comparison.grid.measures else {}
         rows.append(
             {
                 "family": family,
@@ -209,10 +211,23 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "seconds": round(run.seconds, 1),
                 "vocabulary": recipe.tokenizer.vocab,
                 "settings": settings_key(recipe),
+                **score,
             }
         )
     here = {_run_key(row) for row in rows}
     return [*(dict(row) for row in known if _run_key(row) not in here), *rows]
+
+
+def _score(results: Results, run: RunResult) -> float | str:
+    """Return a run's score on the first task or probe of its grid; "" before it has one."""
+    measure = results.comparison.grid.measures[0]
+    scores = [
+        one.scores[results.metric(measure)]
+        for one in results.scores
+        if (one.cell, one.seed, one.task, one.start)
+        == (run.cell, run.seed, measure.name, PRETRAINED)
+    ]
+    return float(np.mean(scores)) if scores else ""
 
 
 def measurements_of(

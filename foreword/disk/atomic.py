@@ -336,6 +336,15 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process writes to a folder that it has `locked`."""
+    try:
+        with (path / LOCK).open() as lock:
+            return not _try_lock(lock.fileno())
+    except OSError:
+        return False
+
+
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Make a temporary folder, and remove it at the end; after a kill, the next call does."""

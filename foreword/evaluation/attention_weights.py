@@ -40,7 +40,7 @@ def attention_weights(prompted: TrainedModel, text: str) -> AttentionWeights:
     Raises:
         UserError: the model has no such weights, or the text is empty or too long.
     """
-    attentions = _self_attentions(prompted)
+    attentions = self_attentions(prompted)
     ids = prompted.with_special_tokens(prompted.tokenizer.encode(text))
     recorded: list[Tensor] = []
 
@@ -61,8 +61,12 @@ def attention_weights(prompted: TrainedModel, text: str) -> AttentionWeights:
     return AttentionWeights(tokens, prompted.vocab.is_special[ids], layers)
 
 
-def _self_attentions(prompted: TrainedModel) -> list[Attention]:
-    """Return the modules of self-attention; layers may share one."""
+def self_attentions(prompted: TrainedModel) -> list[Attention]:
+    """Return the modules of self-attention, of the encoder if there is one; layers may share one.
+
+    Raises:
+        UserError: the model has none whose weights belong to single tokens.
+    """
     stacks = [module for module in prompted.model.backbone.modules() if isinstance(module, Stack)]
     if not stacks:
         raise prompted.unable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,7 @@ def search(
     beams: Beams,
     stops: Array,
     min_tokens: int = 0,
+    watch: Callable[[Array, Array], object] = lambda ids, nats: None,
 ) -> list[list[GeneratedTokens]]:
     """Return the likeliest texts found after each start, best first; at most one per beam.
 
@@ -95,6 +96,8 @@ def search(
         beams: the settings of the search.
         stops: the tokens that end a text.
         min_tokens: the fewest tokens before a stop token is allowed.
+        watch: called after each token with the beams of the starts that are still open: their
+            tokens and the log-probability of each, both (starts, beams, tokens).
 
     Raises:
         UserError: a start is empty, or longer than the model can read.
@@ -102,7 +105,7 @@ def search(
     by_start: dict[int, list[GeneratedTokens]] = {}
     for chunk in groups_of_equal_length(starts, max(1, ROWS // beams.size)):
         group = _Search(prompted, [starts[n] for n in chunk], beams, stops, min_tokens)
-        by_start.update(zip(chunk, group.run(), strict=True))
+        by_start.update(zip(chunk, group.run(watch), strict=True))
     return [by_start[n] for n in range(len(starts))]
 
 
@@ -134,7 +137,7 @@ class _Search:
         self.ids = torch.zeros(len(starts), 1, 0, dtype=torch.long, device=device)
         self.nats = torch.zeros(len(starts), 1, 0, dtype=dtype, device=device)
 
-    def run(self) -> list[list[GeneratedTokens]]:
+    def run(self, watch: Callable[[Array, Array], object]) -> list[list[GeneratedTokens]]:
         """Return the texts found after each start, best first."""
         cache: Any = None
         layout, vocab = self.prompted.recipe.layout, self.prompted.vocab
@@ -146,6 +149,7 @@ class _Search:
             # Extend the beams by one token each.
             hidden = self.prompted.run_backbone(self.batch, cache)
             rows = self._extend(self.prompted.logits(hidden.states[:, -1]))
+            watch(self.ids.cpu().numpy(), self.nats.cpu().numpy())
             if not len(self.open):
                 break
             before = rows.cpu().numpy()

@@ -78,12 +78,18 @@ def candidates(prompted: TrainedModel, ids: Array, top: int) -> tuple[tuple[Cand
         raise UserError(f"top: must be at least 1, got {top}")
     where = blanks_in(prompted, ids)
     if not len(where):
-        tokenizer = prompted.tokenizer
-        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
-        raise UserError(f"the text has no {name}; put one where a word is missing")
+        raise UserError(f"the text has no {blank_of(prompted)}; put one where a word is missing")
     if prompted.fills_in_place:
         return _in_place(prompted, ids, where, top)
     return _by_sentinels(prompted, ids, where, top)
+
+
+def blank_of(prompted: TrainedModel) -> str:
+    """Return the name of a blank in texts for a model that fills them."""
+    tokenizer = prompted.tokenizer
+    if prompted.uses_sentinels and not prompted.fills_in_place:
+        return tokenizer.token(int(prompted.vocab.sentinels[0]))
+    return tokenizer.name_of("[MASK]") or ""
 
 
 def blanks_in(prompted: TrainedModel, ids: Array) -> Array:

@@ -118,16 +118,16 @@ class NeuralScorer:
 
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
-        return self._scored(items, token_log_probs)
+        return self.measured(items, token_log_probs)
 
     def log_probs_and_ranks(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
-        return self._scored(items, token_log_probs_and_ranks)
+        return self.measured(items, token_log_probs_and_ranks)
 
-    def _scored(
+    def measured(
         self, items: Iterable[ScoringItem], measure: Callable[[TrainedModel, Batch], Array]
     ) -> Iterator[Array]:
-        """Yield what `measure` gives the scored tokens of each item."""
+        """Yield what `measure` gives the scored tokens of each item, a row for each token."""
 
         def score(group: Sequence[ScoringItem]) -> Sequence[Array]:
             counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]

@@ -109,7 +109,7 @@ def score_pairs(
     Raises:
         UserError: as `score` does.
     """
-    plans = [_plan(prompted, text, source, stride) for text, source in pairs]
+    plans = [plan_of(prompted, text, source, stride) for text, source in pairs]
     items = (item for plan in plans for item in plan.items)
     scored, scores = scorer_of(prompted).log_probs(items), []
     for plan in plans:
@@ -117,7 +117,7 @@ def score_pairs(
         if not len(log_probs):
             raise UserError("the text has no token that can be scored; give a longer one")
         tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
-        totals = _totals(prompted, plan, float(-log_probs.sum()))
+        totals = totals_of(prompted, plan, float(-log_probs.sum()))
         scores.append(TextScore(tokens, log_probs, totals))
     return scores
 
@@ -149,7 +149,7 @@ def score_texts(
     def items() -> Iterator[ScoringItem]:
         for text in texts:
             source, text = text.split("\n") if has_source_line else (None, text)
-            plan = _plan(prompted, text, source, stride)
+            plan = plan_of(prompted, text, source, stride)
             plans.append(plan)
             yield from plan.items
 
@@ -158,14 +158,14 @@ def score_texts(
         while not remaining:  # texts without items have empty sums
             remaining = plans[0].count
             if not remaining:
-                yield _totals(prompted, plans.popleft(), 0.0)
+                yield totals_of(prompted, plans.popleft(), 0.0)
         nats -= float(log_probs.sum())
         remaining -= 1
         progress(tokens := tokens + len(log_probs), 1 - remaining / plans[0].count)
         if not remaining:
-            yield _totals(prompted, plans.popleft(), nats)
+            yield totals_of(prompted, plans.popleft(), nats)
             nats = 0.0
-    yield from (_totals(prompted, plan, 0.0) for plan in plans)
+    yield from (totals_of(prompted, plan, 0.0) for plan in plans)
 
 
 def score_files(
@@ -217,7 +217,8 @@ def first_context(prompted: TrainedModel) -> str:
     return " ".join(names) or "nothing, so it is not scored"
 
 
-def _totals(prompted: TrainedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
+def totals_of(prompted: TrainedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
+    """Return the sums of a text that was scored."""
     return ScoreTotals(
         measure=measure_of(prompted),
         nats=nats,
@@ -230,7 +231,14 @@ def _totals(prompted: TrainedModel, plan: ScoringPlan, nats: float) -> ScoreTota
     )
 
 
-def _plan(prompted: TrainedModel, text: str, source: str | None, stride: int | None) -> ScoringPlan:
+def plan_of(
+    prompted: TrainedModel, text: str, source: str | None, stride: int | None
+) -> ScoringPlan:
+    """Return how a text is scored; see `score`.
+
+    Raises:
+        UserError: the model gives texts no probability, or a source is missing or not accepted.
+    """
     prompted.require_token_head()
     ids = prompted.tokenizer.encode(text)
     if prompted.answers:

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,26 @@ class NgramTableHeader:
     sizes: tuple[int, ...]
     notes: tuple[str, ...] = ()
     version: int = VERSION
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """One order on the way from the longest context to the one that the probability came from.
+
+    Attributes:
+        order: the n of the n-gram.
+        is_seen: whether the text had it; the way ends there.
+        nats: its log-probability, or the weight of backing off to a shorter context.
+        after: the ids that followed the context in the text, the likeliest first, and their
+            log-probabilities; empty if the context is unseen.
+        followers: the number of these.
+    """
+
+    order: int
+    is_seen: bool
+    nats: float
+    after: tuple[tuple[int, float], ...]
+    followers: int
 
 
 @dataclass(frozen=True)
@@ -258,6 +279,49 @@ class NgramTable:
             context = contexts[:, n - 2]
             total = self._refine(n, total, context, self._look_up(n, context, words))
         return total
+
+    def back_off(self, ids: Array, top: int = 5) -> list[list[BackOff]]:
+        """Return the way to the probability of each token after the first, longest context first.
+
+        The log-probability of a token is the sum of the nats along its way.
+
+        Args:
+            ids: a text, (tokens,), with its start token.
+            top: the number of followers to name.
+        """
+        numbers = np.stack(self.find(ids, np.arange(len(ids)) == 0), axis=1)  # (tokens, order)
+        words = np.argsort(-self.log_probs[0], kind="stable")[:top]
+        likeliest = list(zip(words.tolist(), self.log_probs[0][words].tolist(), strict=True))
+        ways = []
+        for context, found in pairwise(numbers):
+            way: list[BackOff] = []
+            for n in range(self.header.order, 0, -1):
+                if n > 1 and context[n - 2] == NONE:  # the text has fewer tokens
+                    continue
+                after = self._followers(n, int(context[n - 2])) if n > 1 else likeliest
+                followers = len(after) if n > 1 else self.header.words
+                is_seen = n == 1 or found[n - 1] >= 0
+                if is_seen:
+                    nats = self.log_probs[n - 1][found[n - 1]]
+                elif context[n - 2] >= 0:
+                    nats = self.log_backoffs[n - 2][context[n - 2]]
+                else:
+                    nats = math.log(self.header.unseen)
+                way.append(BackOff(n, is_seen, float(nats), tuple(after[:top]), followers))
+                if is_seen:
+                    break
+            ways.append(way)
+        return ways
+
+    def _followers(self, n: int, context: int) -> list[tuple[int, float]]:
+        """Return the ids seen after a context and their log-probabilities, the likeliest first."""
+        if context < 0:
+            return []
+        vocab = self.header.vocab
+        low, high = np.searchsorted(self.keys[n - 1], [context * vocab, (context + 1) * vocab])
+        ids, nats = self.keys[n - 1][low:high] - context * vocab, self.log_probs[n - 1][low:high]
+        order = np.argsort(-nats, kind="stable")
+        return list(zip(ids[order].tolist(), nats[order].tolist(), strict=True))
 
     def _refine(self, n: int, shorter: Array, context: Array, ngram: Array) -> Array:
         """Return log-probabilities of order n, backing off to those of order n - 1.

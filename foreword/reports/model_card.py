@@ -1,6 +1,6 @@
-"""The model card of an export: a README.md in Hugging Face's form, from what the folders hold.
+"""The model card of a run, a tuned model or an export: a README.md in Hugging Face's form.
 
-It says only what is known, and of files and folders nothing but their names.
+It says only what the folders hold, and of files and folders nothing but their names.
 """
 
 from __future__ import annotations
@@ -8,28 +8,34 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked
-from foreword.formatting import cell, figure, power
+from foreword.evaluation.statistics import wilson
+from foreword.formatting import cell, figure, power, with_intervals
 from foreword.reports import folder as folders
+from foreword.reports.evaluations import heading
 from foreword.reports.folder import RunFolder, number
 from foreword.reports.page import sentence, title
+from foreword.reports.tuning import metrics
 from foreword.settings import kinds
 from foreword.tuning.scores import Scores, metric_name, train_count
 from foreword.tuning.tuned import FILE as LABELS
 from foreword.tuning.tuned import SCORES
 
 FILE = "README.md"
+MOST_ROWS = 12  # of a table
 BIAS = ("crows_pairs", "stereoset", "winobias", "winogender")  # suites that measure it
 PIPELINES = ("text-classification", "token-classification", "question-answering", "fill-mask")
 _FOLDERS = re.compile(r"(?:\w+:(?=//))?(?:[^\s/\\=,'\"]*[/\\])+(?=[^\s/\\])")  # in a sentence
 _ABOVE = re.compile(r"^(-*[\w.-]+=)?.*[/\\](?=.)")  # of a path, perhaps after `--option=`
+OWN = "foreword"  # the library of a run or a tuned model that was not exported
 # How each library opens a folder.
 LOADING = {
+    OWN: 'import foreword\n\nmodel = foreword.load("{name}")',
     "transformers": (
         "from transformers import AutoTokenizer, {architecture}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
@@ -66,12 +72,12 @@ LOADING = {
 
 
 def write(source: Path, out: Path, library: str, facts: Mapping[str, Any]) -> None:
-    """Write the card of an exported folder.
+    """Write the card of a folder.
 
     Args:
-        source: what was exported: a run, one of its checkpoints, or a tuned model.
-        out: the folder.
-        library: what opens it: transformers, sentence-transformers, peft or onnx.
+        source: what it is of: a run, one of its checkpoints, or a tuned model.
+        out: the folder: the same, or an export.
+        library: what opens it: foreword, transformers, sentence-transformers, peft or onnx.
         facts: what the export found, such as `architecture` and `logit_difference`.
 
     Raises:
@@ -81,7 +87,7 @@ def write(source: Path, out: Path, library: str, facts: Mapping[str, Any]) -> No
 
 
 def card(source: Path, name: str, library: str, facts: Mapping[str, Any]) -> str:
-    """Return the card of an export that is called `name`; the others as in `write`."""
+    """Return the card of a folder that is called `name`; the others as in `write`."""
     run = folders.read(_pretraining_of(source))
     tuned = _content(source / LABELS, ("task", "labels"))
     scores = _content(source / SCORES, ("rows", "settings", "examples"))
@@ -98,7 +104,7 @@ def card(source: Path, name: str, library: str, facts: Mapping[str, Any]) -> str
         "How to load it": _loading(name, library, tag, run, tuned, facts),
         "Pretraining": _pretraining(run),
         "Fine-tuning": _tuning(tuned, scores),
-        "Scores": _scores(scores),
+        "Scores": _scores(scores) if tuned else _evaluations(run),
         "Limits": list(_limits(run, tuned, scores)),
         "How it was made": _commands(run, scores),
         "Licence": ["None is stated: whoever shares this model adds `license:` at the top."],
@@ -214,17 +220,39 @@ def _pretraining(run: RunFolder) -> list[str]:
     if not run.train:
         return []
     names = [_name(str(text)) for text in facts.get("texts") or ()]
-    texts = dict.fromkeys([*names, *_table(_table(facts, "data"), "sources")])
+    data = _table(facts, "data")
+    texts = dict.fromkeys([*names, *_table(data, "sources")])
+    content = (
+        f" (BLAKE2b of its documents: {data['text_blake2b']})" if "text_blake2b" in data else ""
+    )
     said = [f"- {sentence(run)}"]
-    said += [f"- Text: {', '.join(texts)}."] if texts else []
+    said += [f"- Text: {', '.join(texts)}{content}."] if texts else []
     last = run.train[-1]
     on = f" on {facts['computed_on']} in {facts['precision']}" if "computed_on" in facts else ""
     if number(last, "flops") > 0:
         said.append(f"- Compute: {power(number(last, 'flops'))} floating-point operations{on}.")
     if run.heldout:
         loss = number(run.heldout[-1], "loss")
-        said.append(f"- Held-out loss: {figure(loss)} nats per prediction.")
+        said.append(f"- Held-out loss: {figure(loss)} nats per prediction, without an interval.")
     return said
+
+
+def _evaluations(run: RunFolder) -> list[str]:
+    """Return what was measured of a run, a table each, with the intervals that are known."""
+    said = []
+    for one in run.evaluations:
+        if one.rows and not metrics(one):
+            said += [f"{heading(one)}:\n", *_lines([with_intervals(row) for row in one.rows]), ""]
+    return said[:-1]
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the first rows of a table as Markdown."""
+    names = list(rows[0])
+    table = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
+    table += [[_name(cell(row.get(name))) for name in names] for row in rows[:MOST_ROWS]]
+    more = [f"\n{len(rows) - MOST_ROWS} more rows."] if len(rows) > MOST_ROWS else []
+    return ["| " + " | ".join(cells) + " |" for cells in table] + more
 
 
 def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
@@ -252,18 +280,27 @@ def _scores(scores: Mapping[str, Any]) -> list[str]:
         return []
     rows = [Scores.of(row) for row in scores["rows"]]
     names = list(rows[0].metrics)
-    table = [["", *map(metric_name, names)], ["---"] * (1 + len(names))]
-    for row in rows:
-        cells = [str(row.metrics[name]) if name in row.metrics else "" for name in names]
-        table.append([row.name, *cells])
     dev = _name(str(_table(scores["settings"], "data").get("dev", "dev")))
     count = scores["examples"]["dev"]
+    table = [
+        {"": row.name} | {metric_name(name): _score(row, name, count) for name in names}
+        for row in rows
+    ]
     seeds = int(rows[0].about.get("seeds", 1))
     over = (
         f", mean ± standard deviation over {seeds} seeds, of which this is one" if seeds > 1 else ""
     )
-    lines = ["| " + " | ".join(cells) + " |" for cells in table]
-    return [f"On {count:,} dev examples ({dev}){over}:\n", *lines]
+    interval = "; in brackets the 95 % interval over examples" if "accuracy" in names else ""
+    return [f"On {count:,} dev examples ({dev}){over}{interval}:\n", *_lines(table)]
+
+
+def _score(row: Scores, name: str, count: int) -> str:
+    """Return a score, of an accuracy with the interval that the number of examples allows."""
+    score = row.metrics.get(name)
+    if score is None or name != "accuracy" or math.isnan(score.mean):
+        return "" if score is None else str(score)
+    low, high = wilson(score.mean * count, count)
+    return f"{score} [{low:.3f}, {high:.3f}]"
 
 
 def _limits(run: RunFolder, tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> Iterator[str]:

@@ -102,6 +102,35 @@ def repeated_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
+def score_rows(fit: FamilyFit) -> list[dict[str, Any]]:
+    """Return a row for each run of the largest budget: its score, and what forecast it."""
+    found, runs = fit.score, fit.runs
+    assert found is not None and runs.score is not None
+    return [
+        {
+            "parameters": quantity(float(runs.parameters[one.item])),
+            "score": figure(float(runs.score[one.item]), 3),
+            "forecast from size and tokens": figure(one.forecast, 3),
+            "interval": interval(one.low, one.high) or "–",
+            "from its own loss": figure(one.from_loss, 3),
+        }
+        for one in sorted(found.forecasts, key=lambda one: runs.parameters[one.item])
+    ]
+
+
+def score_line(fit: FamilyFit) -> str:
+    """Return how the score follows the loss, in words."""
+    found = fit.score
+    assert found is not None
+    floor, top, steepness, middle = found.values
+    mark = f"; marked: {found.mark}" if found.mark else ""
+    return (
+        f"score = {figure(floor, 3)} + {figure(top - floor, 3)} / (1 + exp({figure(steepness, 3)} "
+        f"(loss - {figure(middle, 3)}))); runs scatter by {figure(found.spread, 2)}; rank "
+        f"correlation of score and loss {found.rank:.2f} (p {found.rank_p:.2g}){mark}"
+    )
+
+
 def remarks_of(fit: FamilyFit) -> list[str]:
     """Return what is wrong with each method, and what else a reader should know."""
     lines: dict[str, None] = {}
@@ -259,6 +288,16 @@ def _section(fit: FamilyFit) -> str:
         parts += ["<h3>Text read several times</h3>", table(repeated_rows(fit))]
     if fit.held_out:
         parts += ["<h3>The largest budget, forecast</h3>", table(_held_rows(fit))]
+    if fit.score is not None:
+        title = escape(f"{fit.name}: score against loss", quote=True)
+        draw = partial(plot_scores, fit, title)
+        caption = "Score against loss; hollow: the largest budget, not fitted"
+        parts += [
+            "<h3>The score, in two steps</h3>",
+            fragments.note(score_line(fit)),
+            *([table(score_rows(fit))] if fit.score.forecasts else []),
+            fragments.figure(caption, draw),
+        ]
     return "\n".join(parts)
 
 
@@ -377,6 +416,22 @@ def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
         axes.set_xscale("log")
         finish(axes, "training FLOPs", "% above the fit")
         drawing.legend(frameon=False, loc="outside lower center", ncols=2)
+        return to_svg(drawing, title)
+
+
+def plot_scores(fit: FamilyFit, title: str, size: Size) -> str:
+    """Return an `<svg>` of the score against the loss, with the sigmoid."""
+    runs, found = fit.runs, fit.score
+    assert found is not None and runs.score is not None
+    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
+        colour = PLACEHOLDERS["accent"]
+        for chosen, face in ((fit.fitted, colour), (~fit.fitted, "none")):
+            x, y = runs.loss[chosen], runs.score[chosen]
+            axes.plot(x, y, "o", color=colour, markerfacecolor=face, markersize=4)
+        x = np.linspace(runs.loss.min(), runs.loss.max(), 100)
+        axes.plot(x, found.at(x), color=PLACEHOLDERS["muted"], linewidth=1.4)
+        axes.invert_xaxis()
+        finish(axes, "loss", "score")
         return to_svg(drawing, title)
 
 

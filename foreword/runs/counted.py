@@ -73,7 +73,7 @@ def count_step(
     *,
     on_gpu: bool = True,
 ) -> CountedStep:
-    """Count a step of a recipe.
+    """Count a step of a recipe; of one that was counted, but for its rate and length, at once.
 
     Deep models are counted with few layers; what another period of layers adds is multiplied.
 
@@ -84,6 +84,17 @@ def count_step(
         on_gpu: whether attention and dropout keep what they keep on a GPU, else as on the CPU.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)
+    parts = (recipe.model, recipe.objective, recipe.layout, recipe.packing, recipe.tokenizer)
+    key = (*parts, repr(recipe.stages), vocab.size, vocab.is_special.tobytes(), dtype, on_gpu)
+    if key not in _COUNTED:
+        _COUNTED[key] = _count_step(recipe, dtype, vocab, on_gpu)
+    return _COUNTED[key]
+
+
+_COUNTED: dict[tuple[Any, ...], CountedStep] = {}
+
+
+def _count_step(recipe: Recipe, dtype: torch.dtype, vocab: Vocab, on_gpu: bool) -> CountedStep:
     period = _period(recipe)
     few, deep = shallow(recipe, period)
     rows_of = partial(_counts, dtype=dtype, vocab=vocab, on_gpu=on_gpu)

@@ -18,6 +18,7 @@ class RunColumns:
         seed: column of the seed, which tells repeats apart; default: seed.
         checkpoint: column that tells the measurements of a run apart; default: checkpoint.
         run: column of the run's name; default: run.
+        score: column of a task's score, which is forecast from the loss; default: score.
         tokenizer: column of the tokenizer; default: tokenizer.
         vocabulary: column of its number of tokens, for the law's file; default: vocabulary.
         loss_unit: column of the loss's unit, for the law's file; default: unit.
@@ -38,6 +39,7 @@ class RunColumns:
     seed: str = ""
     checkpoint: str = ""
     run: str = ""
+    score: str = ""
     tokenizer: str = ""
     vocabulary: str = ""
     loss_unit: str = ""

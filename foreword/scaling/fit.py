@@ -16,6 +16,7 @@ from foreword.scaling.law import KEPT, Law, best_sizes, ends, losses, per_token
 from foreword.scaling.optima import Envelope, Minimum, PowerLaw, law_of_minima, minima
 from foreword.scaling.repeated import MOST_RESAMPLES, RepeatedFit, fit_repeated
 from foreword.scaling.runs import ONCE, TOGETHER, Runs
+from foreword.scaling.scores import ScoreFit, fit_scores
 from foreword.scaling.surface import KEPT_STARTS, NAMES, Criterion, Surface
 from foreword.types import Array
 
@@ -121,6 +122,7 @@ class FamilyFit:
         seed_noise: standard deviation of the loss between seeds; None if unknown.
         notes: what a reader should know besides the marks.
         repeated: laws of text read several times, by name; none without such runs.
+        score: a task's score as a function of the loss; None without scores.
     """
 
     runs: Runs
@@ -136,6 +138,7 @@ class FamilyFit:
     seed_noise: float | None
     notes: tuple[str, ...]
     repeated: dict[str, RepeatedFit]
+    score: ScoreFit | None = None
 
     @property
     def name(self) -> str:
@@ -221,6 +224,7 @@ class FamilyFit:
             ],
             "notes": self.notes,
             "repeated": {name: form.as_json() for name, form in self.repeated.items()},
+            "score": self.score and self.score.as_json(),
         }
 
 
@@ -305,8 +309,9 @@ def _fit(runs: Runs, counted: str, criterion: Criterion, resamples: int, stage: 
         several = runs.where(below)
         drawn = _draws(several, several.budgets(), min(resamples, MOST_RESAMPLES))
         repeated, said = fit_repeated(runs, below, drawn, stage("laws of repeated text"))
-    notes += [*([said] if said else []), *_notes(family, budgets)]
-    return replace(family, notes=tuple(notes), repeated=repeated)
+    score, unscored = fit_scores(runs, fitted, resampled, draws)
+    notes += [*filter(None, (said, unscored)), *_notes(family, budgets)]
+    return replace(family, notes=tuple(notes), repeated=repeated, score=score)
 
 
 def _require_several(runs: Runs, count: int) -> None:

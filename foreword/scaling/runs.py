@@ -36,6 +36,7 @@ ALIASES = {
     "epochs": (),
 }
 NUMBERS = tuple(ALIASES)
+SCORE = "score"  # the only number that may be 0, negative or missing
 ALIASES |= {"loss_unit": ("unit",), "vocabulary": ("vocab", "vocab_size")}  # texts
 
 
@@ -53,6 +54,7 @@ class Runs:
         cell: number of the size and budget, (items,); seeds share it.
         without_embeddings: parameters without embeddings, (items,), or None.
         unique_tokens: of the text, (items,), or None.
+        score: of a task, (items,), nan where it was not measured; None if nowhere.
         vocabulary: tokens of the tokenizer; None if unknown or not the same in all.
         unit: of the loss; "" if unknown.
         notes: what was derived or left unread.
@@ -68,6 +70,7 @@ class Runs:
     cell: Array
     without_embeddings: Array | None = None
     unique_tokens: Array | None = None
+    score: Array | None = None
     vocabulary: int | None = None
     unit: str = ""
     notes: tuple[str, ...] = ()
@@ -160,8 +163,11 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
         sources.append(where)
         for key, name in names.items():
             value = row.get(name)
-            is_number = key in NUMBERS
-            values[key].append(_number(value, f"{where}: {name}") if is_number else str(value))
+            said = f"{where}: {name}"
+            if key == SCORE:
+                values[key].append(_score(value, said))
+            else:
+                values[key].append(_number(value, said) if key in NUMBERS else str(value))
     if not sources:
         raise UserError(f"{table.path}: has no rows")
     read = {name.strip() for name in names.values()}
@@ -226,6 +232,15 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
+def _score(value: Any, where: str) -> float:
+    """Return a score; nan for an empty cell."""
+    text = "" if value is None else str(value).strip()
+    try:
+        return float(text or "nan")
+    except ValueError:
+        raise UserError(f"{where}: expected a number or nothing, got '{value}'") from None
+
+
 def _derive(values: dict[str, list[Any]]) -> list[str]:
     """Add tokens, FLOPs and unique tokens where the table lacks them, and say so."""
     notes = []
@@ -252,7 +267,7 @@ def _family(
     notes: tuple[str, ...],
 ) -> Runs:  # fmt: skip
     """Return the runs of a family, checked."""
-    arrays = {key: np.array(of) for key, of in values.items() if key in NUMBERS}
+    arrays = {key: np.array(of) for key, of in values.items() if key in (*NUMBERS, SCORE)}
     if (unigram := arrays.pop("unigram", None)) is not None:
         is_learned = arrays["loss"] < PLATEAU * unigram
         if left := int((~is_learned).sum()):
@@ -304,11 +319,17 @@ def _family(
         cell,
         arrays.get("parameters_without_embeddings"),
         arrays.get("unique_tokens"),
+        _measured(arrays.get(SCORE)),
         vocabularies.pop() if len(vocabularies) == 1 else None,
         next(iter(values.get("loss_unit", ())), ""),
         notes,
         where,
     )
+
+
+def _measured(scores: Array | None) -> Array | None:
+    """Return scores, None if none was measured."""
+    return None if scores is None or np.isnan(scores).all() else scores
 
 
 def _numbered(keys: Sequence[Any]) -> Array:

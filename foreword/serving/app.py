@@ -7,9 +7,13 @@ import json
 import re
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,13 +26,16 @@ from foreword.errors import TooLongError, UserError, is_out_of_memory, nearest
 from foreword.serving import bodies, dialect, schema
 from foreword.serving.dialect import TextAnswer
 from foreword.serving.guard import Guard
+from foreword.serving.inspection import LOOKS, Look
 from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
+from foreword.serving.watched import Watched
 from foreword.serving.worker import FullError, RequestJob
 from foreword.settings import config
 from foreword.text import utf8
 
 LONGEST = 400  # characters of a message
+OPENED = 3  # checkpoints of earlier steps that are held in memory
 GONE = 499  # of a client that has left, as other servers count it
 
 
@@ -61,11 +68,17 @@ class Server:
     Args:
         models: the models.
         most_bytes: of a request.
+        watched: folders of runs and comparisons.
     """
 
-    def __init__(self, models: Sequence[Served], most_bytes: int) -> None:
+    def __init__(
+        self, models: Sequence[Served], most_bytes: int, watched: Sequence[Watched] = ()
+    ) -> None:
         self.models = {model.name: model for model in models}
+        self.watched = {one.name: one for one in watched}
         self.most_bytes, self.metrics, self.created = most_bytes, Metrics(), int(time.time())
+        self._checkpoints: OrderedDict[str, Served] = OrderedDict()  # the last used at the end
+        self._opening = asyncio.Lock()
 
     def named(self, name: str | None) -> Served:
         """Return a model by its name, or the only one.
@@ -82,9 +95,62 @@ class Server:
             raise RequestError(404, f"model: '{name:.100}' is not served here{hint}")
         return self.models[name]
 
+    def watching(self, name: str | None) -> Watched:
+        """Return what is watched by its name, or the only one.
+
+        Raises:
+            RequestError: there is none of the name, or there are several to choose from.
+        """
+        if name is None and len(self.watched) == 1:
+            return next(iter(self.watched.values()))
+        if name not in self.watched:
+            names = ", ".join(self.watched) or "none"
+            raise RequestError(404, f"model: '{name or '':.100}' is no run here; there is: {names}")
+        return self.watched[name]
+
+    @asynccontextmanager
+    async def using(self, name: str | None) -> AsyncIterator[Served]:
+        """Return a model by its name, or a checkpoint of a run as NAME@STEP, held while it is used.
+
+        Raises:
+            RequestError: there is none of the name.
+            FullError: as many checkpoints are in use as are held.
+        """
+        run, at, step = (name or "").rpartition("@")
+        if name in self.models or not at or run not in self.models:
+            model = self.named(name)
+        else:
+            model = await self._checkpoint(run, step)
+        model.users += 1
+        try:
+            yield model
+        finally:
+            model.users -= 1
+
+    async def _checkpoint(self, run: str, step: str) -> Served:
+        """Return a run's model at a step, which is opened unless it was used lately."""
+        name = f"{run}@{step}"
+        steps = [str(n) for n in self.watched[run].steps] if run in self.watched else []
+        if step not in steps:
+            raise RequestError(
+                404, f"model: {run} has kept no checkpoint of step {step:.20}{nearest(step, steps)}"
+            )
+        async with self._opening:
+            while name not in self._checkpoints and len(self._checkpoints) >= OPENED:
+                unused = (old for old, model in self._checkpoints.items() if not model.users)
+                if (oldest := next(unused, None)) is None:
+                    raise FullError
+                await run_in_threadpool(self._checkpoints.pop(oldest).worker.close)
+            if name not in self._checkpoints:
+                self._checkpoints[name] = await run_in_threadpool(
+                    self.models[run].at_step, name, self.watched[run].checkpoint(int(step))
+                )
+            self._checkpoints.move_to_end(name)
+            return self._checkpoints[name]
+
     def close(self) -> None:
         """End all work."""
-        for model in self.models.values():
+        for model in (*self.models.values(), *self._checkpoints.values()):
             model.worker.close()
 
     async def events(self, model: Served, job: RequestJob, request: Request) -> AsyncIterator[Any]:
@@ -96,6 +162,7 @@ class Server:
             UserError: the model cannot do it.
         """
         watching = asyncio.ensure_future(_watch(request, job))
+        model.users += 1
         try:
             model.worker.submit(job)
             while True:
@@ -106,6 +173,7 @@ class Server:
         finally:
             watching.cancel()
             job.is_cancelled = True
+            model.users -= 1
 
     async def results(self, model: Served, job: RequestJob, request: Request) -> list[Any]:
         """Return the results of all items of a job."""
@@ -231,6 +299,15 @@ async def _predict(
     return _rows(model, rows, cut=cut)
 
 
+async def _examples(
+    server: Server, model: Served, body: bodies.ExamplesBody, request: Request
+) -> Response:
+    job, rows, total = await run_in_threadpool(model.examples, body)
+    for result in await server.results(model, job, request):
+        rows[result["row"]] |= result["answer"]
+    return _rows(model, rows, total=total)
+
+
 def _rows(model: Served, rows: Any, **others: Any) -> Response:
     return JSON({"model": model.name, "data": list(rows), **others})
 
@@ -248,13 +325,56 @@ async def _detokenize(
     return JSON({"prompt": await run_in_threadpool(model.text, body.tokens)})
 
 
+async def _runs(server: Server, request: Request) -> Response:
+    some = [await run_in_threadpool(one.about) for one in server.watched.values()]
+    return JSON({"data": some})
+
+
+async def _run(server: Server, request: Request) -> Response:
+    watched = server.watching(request.path_params["name"])
+    return JSON(await run_in_threadpool(watched.history))
+
+
+async def _stop(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
+    return await _controlled(run, run.stop, request)
+
+
+async def _resume(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
+    return await _controlled(run, run.resume, request)
+
+
+async def _controlled(run: Watched, act: Callable[[], None], request: Request) -> Response:
+    """Do what the server's own page asks for, and nobody else."""
+    origin = urlsplit(request.headers.get("origin", "")).netloc
+    if not origin or origin != request.headers.get("host"):
+        raise RequestError(403, "origin: only the page of this server stops and resumes training")
+    await run_in_threadpool(act)
+    return JSON(await run_in_threadpool(run.about))
+
+
+def _looked(look: Look) -> Callable[[Server, Served, Any, Request], Awaitable[Response]]:
+    async def answer(server: Server, model: Served, body: Any, request: Request) -> Response:
+        job = await run_in_threadpool(look.job, model, body)
+        return _rows(model, await server.results(model, job, request))
+
+    return answer
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """What a path does with the body of a request."""
+    """What a path does with the body of a request.
+
+    Attributes:
+        body: the class of the body.
+        answer: answers for the model that the body names.
+        summary: what it does.
+        is_of_run: whether the body names a run that is watched.
+    """
 
     body: type[bodies.Body]
-    answer: Callable[[Server, Served, Any, Request], Awaitable[Response]]
+    answer: Callable[[Server, Any, Any, Request], Awaitable[Response]]
     summary: str
+    is_of_run: bool = False
 
 
 ENDPOINTS = {
@@ -267,6 +387,15 @@ ENDPOINTS = {
     "/translate": Endpoint(bodies.TranslateBody, _translate, "Translate texts"),
     "/tokenize": Endpoint(bodies.TokenizeBody, _tokenize, "Cut a text into tokens"),
     "/detokenize": Endpoint(bodies.DetokenizeBody, _detokenize, "Read tokens as text"),
+    "/inspect/examples": Endpoint(
+        bodies.ExamplesBody, _examples, "Answer the examples that a model was scored on"
+    ),
+    "/runs/stop": Endpoint(bodies.Body, _stop, "Save and end a training", is_of_run=True),
+    "/runs/resume": Endpoint(bodies.Body, _resume, "Continue a training", is_of_run=True),
+    **{
+        f"/inspect/{name}": Endpoint(look.body, _looked(look), look.summary)
+        for name, look in LOOKS.items()
+    },
 }
 
 KEYS = {f.name for endpoint in ENDPOINTS.values() for f in fields(endpoint.body)}
@@ -289,7 +418,11 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
 
     def about(model: Served) -> dict[str, Any]:
         frame = {"object": "model", "created": server.created, "owned_by": "foreword"}
-        return {"id": model.name, **frame, **model.about()}
+        content = {"id": model.name, **frame, **model.about()}
+        content["endpoints"] += [
+            f"inspect/{name}" for name, look in LOOKS.items() if look.can(model)
+        ]
+        return content
 
     async def models(request: Request) -> Response:
         return JSON({"object": "list", "data": list(map(about, server.models.values()))})
@@ -312,10 +445,18 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
         gets = {path: (None, summary) for path, (summary, _) in plain.items()}
         return JSON(schema.document({**gets, **posts}, is_locked=guard.token is not None))
 
-    plain = {
+    plain: dict[str, tuple[str, Callable[[Request], Awaitable[Response]]]] = {
         "/health": ("Say that the server answers", health),
         "/v1/models": ("List the models, and what each can do", models),
         "/v1/models/{name}": ("Say what a model can do", model),
+        "/runs": (
+            "List the runs and comparisons, and what goes on in each",
+            partial(_runs, server),
+        ),
+        "/runs/{name}": (
+            "Give the curves, samples and checkpoints of a run",
+            partial(_run, server),
+        ),
         "/metrics": ("Count requests and tokens, for Prometheus", metrics),
         "/tokenizer_info": ("Name the special tokens of a model", tokenizer_info),
         "/openapi.json": ("Describe all requests", openapi),
@@ -324,7 +465,10 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
     def post(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
             body = _body(endpoint.body, await _read(request, server.most_bytes))
-            return await endpoint.answer(server, server.named(body.model), body, request)
+            if endpoint.is_of_run:
+                return await endpoint.answer(server, server.watching(body.model), body, request)
+            async with server.using(body.model) as model:
+                return await endpoint.answer(server, model, body, request)
 
         return handler
 

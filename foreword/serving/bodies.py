@@ -200,6 +200,19 @@ class PredictBody(Body):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExamplesBody(Body):
+    """Examples that a fine-tuned model was scored on, and its answers to them.
+
+    Attributes:
+        first: number of the first example, from 0.
+        count: the most examples.
+    """
+
+    first: CountOrZero = 0
+    count: Annotated[int, Interval(ge=1, le=256)] = 64
+
+
+@dataclass(frozen=True, kw_only=True)
 class TranslateBody(Body):
     """Texts to translate, by beam search.
 

@@ -14,7 +14,8 @@ from foreword.disk import stored
 from foreword.serving import dialect
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-OPEN = ("/health",)  # paths that need no token
+PAGE = "/page/"  # where the files of the page are, which hold nothing of a model
+OPEN = ("/health", "/")  # paths that need no token, beside these
 PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": "authorization, content-type",
@@ -83,7 +84,8 @@ class Guard:
                 403,
                 "origin: pages of other sites may not ask; --origin of the server allows one",
             )
-        if self.token is None or path in OPEN or method == "OPTIONS":
+        is_open = path in OPEN or path.startswith(PAGE) or method == "OPTIONS"
+        if self.token is None or is_open:
             return None
         given = headers.get("authorization", "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(given.encode(), self.token.encode()):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from foreword.errors import TooLongError, UserError
 from foreword.evaluation import decoding, filling, scoring, translation
@@ -19,6 +22,7 @@ from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scorer import padded
 from foreword.evaluation.starts import Start, next_token_batch
+from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.serving import bodies
 from foreword.serving.worker import ItemKind, ModelWorker, RequestJob
@@ -28,11 +32,13 @@ from foreword.tables.chat import ASSISTANT, read_messages, to_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import records_table
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BadRows
 from foreword.tuning.predict_input import rows_to_predict
 from foreword.tuning.predict_table import PredictOptions, output_types
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._conversations import ConversationTask
+from foreword.tuning.tuned_examples import tuned_examples
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
@@ -65,22 +71,38 @@ class Served:
         name: what requests and messages call it.
         opened: the model.
         capacity: how much is taken on.
+
+    Attributes:
+        users: the number of requests that use it, counted in the event loop's thread.
     """
 
     def __init__(self, name: str, opened: Opened, capacity: Capacity) -> None:
         self.name = name
+        self._opened, self._capacity, self.users = opened, capacity, 0
         # Its messages name what it was read from: here its name, for no path leaves the machine.
-        self._predictor: Predictor | TunedWriter | None = None
-        self._trained: TrainedModel | None = None
-        if isinstance(opened, LoadedModel):
-            self._trained = opened.trained = replace(opened.trained, source=Path(name))
-            self._predictor = opened if isinstance(opened, TunedWriter) else None
-        else:
-            self._predictor = replace(opened, source=Path(name))  # type: ignore[type-var]
+        named = _of_source(opened, Path(name))
+        self._trained = named.trained if isinstance(named, LoadedModel) else None
+        self._predictor = named if isinstance(named, Predictor | TunedWriter) else None
+        self._kept: dict[str, Any] = {}
         self.length = self._most_tokens(capacity.length)
         writes = self._trained is not None and "completions" in self.abilities
         writer = self._trained if writes else None
         self.worker = ModelWorker(name, writer, capacity.together, capacity.queue)
+
+    def at_step(self, name: str, checkpoint: Path) -> Served:
+        """Return the model as it was at a checkpoint of its run.
+
+        Args:
+            name: what requests and messages call it.
+            checkpoint: the folder.
+
+        Raises:
+            UserError: the checkpoint is damaged.
+        """
+        model = self.trained
+        precision = "bf16" if model.dtype == torch.bfloat16 else "fp32"
+        opened = open_run(checkpoint, str(model.device), precision)
+        return Served(name, LoadedModel(opened), self._capacity)
 
     @property
     def trained(self) -> TrainedModel:
@@ -131,11 +153,16 @@ class Served:
             about["task"] = kinds.name_of(self._predictor.task)
             about["labels"] = list(self._predictor.labels)
             about["max_tokens"] = self._predictor.max_tokens
+            tuned = self._predictor.tuned_on
+            about["columns"] = {"text": tuned.text, "pair": tuned.pair}
+            about["is_pair"] = bool(tuned.pair) if tuned.is_pair is None else tuned.is_pair
         if self._trained is not None:
             about["description"] = self._trained.description
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
+        if "fill" in self.abilities:
+            about["blank"] = filling.blank_of(self.trained)
         return about
 
     def _most_tokens(self, asked: int | None) -> int:
@@ -173,7 +200,7 @@ class Served:
         if isinstance(prompt, str):
             ids, echo = decoding.prompt_ids(model, prompt), prompt
         else:
-            ids = self._known(prompt)
+            ids = self.known(prompt)
             echo = model.tokenizer.decode(ids, skip_special=False)
         start = decoding.start_of_ids(model, ids)
         unseen = len(start.target) - len(ids)
@@ -245,16 +272,30 @@ class Served:
 
     def _sampling(self, body: bodies.Generates, start: Start, most: int) -> Sampling:
         """Return the settings of sampling after a start."""
+        self.require_length(start)
+        room = self.length + 1 - len(start.target)  # the last position predicts one more
+        seed = secrets.randbits(32) if body.seed is None else body.seed
+        return Sampling(min(most, room), body.temperature, body.top_k, body.top_p, seed)
+
+    def require_length(self, start: Start) -> None:
+        """Check that a text may begin with a start.
+
+        Raises:
+            TooLongError: it is longer than the model reads.
+        """
         length = len(start.target) + (0 if start.source is None else len(start.source))
         if length > self.length:
             raise TooLongError(
                 f"the prompt has {length:,} tokens, and {self.name} reads {self.length:,}"
             )
-        room = self.length + 1 - len(start.target)  # the last position predicts one more
-        seed = secrets.randbits(32) if body.seed is None else body.seed
-        return Sampling(min(most, room), body.temperature, body.top_k, body.top_p, seed)
 
-    def _known(self, ids: Array) -> Array:
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what was computed under a name before; computed now if it is the first time."""
+        if name not in self._kept:
+            self._kept[name] = compute()
+        return self._kept[name]
+
+    def known(self, ids: Array) -> Array:
         """Return ids that are the model's tokens.
 
         Raises:
@@ -272,7 +313,7 @@ class Served:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        known = self._known(_ids(ids, "tokens"))
+        known = self.known(_ids(ids, "tokens"))
         return self.trained.tokenizer.decode(known, skip_special=False)
 
     # -- items -------------------------------------------------------------------------------------
@@ -293,7 +334,7 @@ class Served:
             raise model.unable("has no hidden states", NEURAL)
         wrapped = []
         for item in items:
-            ids = self.tokens(item) if isinstance(item, str) else self._known(item)
+            ids = self.tokens(item) if isinstance(item, str) else self.known(item)
             wrapped.append(model.with_special_tokens(ids))
         if not all(map(len, wrapped)):
             raise UserError("input: a text is empty; there is nothing to embed")
@@ -385,12 +426,24 @@ class Served:
         read = list(how.bad.examples(table, table.rows(), columns, model.task.reader.read))
         examples = [None if e is None else model.tuned_on.with_prefix(e, body.prefix) for e in read]
         rows = [{**row, **dict.fromkeys(types)} for _, row in table.rows()]
+        items = [(n, example) for n, example in enumerate(examples) if example is not None]
+        return self._predicted(items, body.threshold, probabilities=body.probabilities), rows
+
+    def _predicted(
+        self,
+        items: Sequence[tuple[int, Labelled]],
+        threshold: float | None = None,
+        *,
+        probabilities: bool,
+    ) -> RequestJob:
+        """Return the work of predicting for examples with the numbers of their rows."""
+        model: Any = self._predictor
+        if threshold is not None:
+            model = model.at_threshold(threshold)
 
         def compute(some: Sequence[tuple[int, Labelled]]) -> list[dict[str, Any]]:
             texts = LabelledTexts.of(example for _, example in some)
-            answers, cut = model.answer(
-                texts, probabilities=body.probabilities, done=lambda count: None
-            )
+            answers, cut = model.answer(texts, probabilities=probabilities, done=lambda count: None)
             if cut and len(some) > 1:  # which of them?
                 return [compute([one])[0] for one in some]
             return [
@@ -398,8 +451,53 @@ class Served:
                 for (number, _), answer in zip(some, answers, strict=True)
             ]
 
-        items = [(n, example) for n, example in enumerate(examples) if example is not None]
-        return _job(("predict", body.probabilities, body.threshold), compute, items, 32), rows
+        return _job(("predict", probabilities, threshold), compute, items, 32)
+
+    @cached_property
+    def _dev(self) -> Sequence[Labelled]:
+        """The examples that the model was scored on when it was tuned.
+
+        Raises:
+            UserError: it was not tuned, or they are not where they were.
+        """
+        if not isinstance(self._opened, Predictor | TunedWriter):
+            raise UserError(
+                f"{self.name}: was pretrained and not fine-tuned; 'foreword tune' teaches it a task"
+            )
+        try:
+            return list(tuned_examples([self._opened], None, ReadsLabelled())[0].examples)
+        except (UserError, KeyError):  # their message would name files
+            raise UserError(
+                f"{self.name}: the examples that it was scored on are not where they were; open a "
+                "file of examples"
+            ) from None
+
+    def examples(self, body: bodies.ExamplesBody) -> tuple[RequestJob, list[dict[str, Any]], int]:
+        """Return the work of predicting for some of the examples that it was scored on.
+
+        Besides it these examples, each as a row, and the number of all are returned.
+
+        Raises:
+            UserError: as `_dev`.
+        """
+        some = self._dev[body.first : body.first + body.count]
+        model: Any = self._predictor
+        is_pair = any(example.pair is not None for example in some)
+        types = model.task.answers.types(model.labels, probabilities=False, is_pair=is_pair)
+        rows = [
+            {"number": n, "text": e.text, "pair": e.pair, "label": e.label, **dict.fromkeys(types)}
+            for n, e in enumerate(some, body.first)
+        ]
+        return self._predicted(list(enumerate(some)), probabilities=False), rows, len(self._dev)
+
+
+def _of_source(opened: Opened, source: Path) -> Opened:
+    """Return the same model, said to be read from another place."""
+    if not isinstance(opened, LoadedModel):
+        return replace(opened, source=source)  # type: ignore[type-var]
+    other = copy(opened)
+    other.trained = replace(opened.trained, source=source)
+    return other
 
 
 def _job(

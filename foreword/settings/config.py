@@ -91,6 +91,7 @@ RECIPES = Shipped(FOLDER, "recipe")
 GRIDS = Shipped(FOLDER / "grids", "grid")
 SUITES = Shipped(FOLDER / "suites", "suite")
 CLAIMS = Shipped(FOLDER / "claims", "claim")
+LABS = Shipped(FOLDER / "labs", "lab")
 CLEANING = Shipped(FOLDER / "cleaning", "recipe of cleaning")
 
 

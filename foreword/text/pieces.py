@@ -77,7 +77,10 @@ class Pieces:
 
     def readable(self, i: int) -> str:
         """Return piece `i` in readable form: `·` is a space, `\\xe2` part of a character."""
-        piece = self.text[i]
+        return self.shown(self.text[i])
+
+    def shown(self, piece: str) -> str:
+        """Return any piece of this style in readable form."""
         if self.style == "bytes" and (raw := _raw(piece)) is not None:
             piece = raw.decode(errors="backslashreplace")
         elif self.style == "metaspace":

@@ -22,6 +22,7 @@ from foreword.settings.config import build
 from foreword.text import special, utf8
 from foreword.text.pieces import Pieces
 from foreword.text.sample import TrainingSample
+from foreword.text.trace import Cutter, WordCut
 from foreword.text.words import is_joined
 from foreword.types import Array, Vocab
 
@@ -183,6 +184,23 @@ class Tokenizer:
         if not 0 <= id < self.vocab.size:
             raise UserError(f"there is no token {id}: the vocabulary has {self.vocab.size:,}")
         return self._pieces.readable(id)
+
+    def cuts(self, text: str) -> list[WordCut]:
+        """Return how each word of a text is cut into pieces, step by step."""
+        engine, shown = self._engine, self._pieces.shown
+        if engine.normalizer is not None:
+            text = engine.normalizer.normalize_str(text)
+        splitter = engine.pre_tokenizer
+        words = [text] if splitter is None else [w for w, _ in splitter.pre_tokenize_str(text)]
+        cuts = []
+        for word in words:
+            pieces = tuple(token.value for token in engine.model.tokenize(word))
+            cuts.append(self._cutter.cut(word, pieces).shown(shown))
+        return cuts
+
+    @cached_property
+    def _cutter(self) -> Cutter:
+        return Cutter(json.loads(self._engine.to_str())["model"])
 
     def name_of(self, special_name: str) -> str | None:
         """Return this tokenizer's spelling of the special token `special_name`, or None."""

@@ -80,12 +80,29 @@ class WordTable:
         vector = self.vector(word)
         if vector is None:
             raise UserError(f"'{word}' is not in the vocabulary{self._suggestions(word)}")
+        return self.nearest_to(vector, [word], top)
+
+    def nearest_to(self, vector: Array, others: Sequence[str], top: int = 10) -> list[Neighbour]:
+        """Return the words with the greatest cosine to a vector (d_model,), without some others."""
         cosines = np.clip(self.unit_vectors @ to_unit_length(vector), -1, 1)  # they are rounded
-        index = self.index_of(word)
-        if index is not None:
-            cosines[index] = -np.inf
-        order = np.argsort(-cosines, kind="stable")[: min(top, len(self) - (index is not None))]
+        left_out = {n for word in others if (n := self.index_of(word)) is not None}
+        cosines[list(left_out)] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[: min(top, len(self) - len(left_out))]
         return [Neighbour(self.words[n], float(cosines[n])) for n in order]
+
+    def analogy(self, a: str, b: str, c: str, top: int = 10) -> list[Neighbour]:
+        """Return the words nearest to b - a + c: a is to b as c is to which word?
+
+        Raises:
+            UserError: one of them has no vector.
+        """
+        words = (a, b, c)
+        vectors = [self.vector(word) if word.strip() else None for word in words]
+        for word, vector in zip(words, vectors, strict=True):
+            if vector is None:
+                raise UserError(f"'{word}' is not in the vocabulary{self._suggestions(word)}")
+        unit = [to_unit_length(np.asarray(vector)) for vector in vectors]
+        return self.nearest_to(unit[1] - unit[0] + unit[2], words, top)
 
     def _suggestions(self, word: str) -> str:
         """Return the most similar spellings as the end of a message."""

@@ -24,6 +24,7 @@ USED_BY = {
     "data/readers": "chosen by the ending of a file's name",
     "tuning/tasks": "foreword tune RUN --task {name}",
     "verbs/claims": "foreword claims {name}",
+    "verbs/lab": "foreword lab {name}",
     "verbs/scale": "foreword scale {name}",
     "verbs/tokenizer": "foreword tokenizer {name}",
     "verbs": "foreword {name}, or foreword.{name}() in Python",

@@ -147,6 +147,7 @@ class TrainsRun(Tracks, ShowsProgress, Verb[PretrainingResult], ABC):
         """
         from foreword.evaluation.samples import samples
         from foreword.probes._while_training import probing
+        from foreword.reports import model_card
         from foreword.runs.run import train_run
         from foreword.runs.tracking import tracked, trackers_of
         from foreword.train import log, processes
@@ -157,4 +158,6 @@ class TrainsRun(Tracks, ShowsProgress, Verb[PretrainingResult], ABC):
         run = self.folder
         with tracked(run, trackers_of(track), progress) as reporter, progress:
             is_done = train_run(run, reporter, samples, self.hooks, probing)
+        if processes.is_first():
+            model_card.write(run, run, model_card.OWN, {})
         return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

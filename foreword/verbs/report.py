@@ -16,6 +16,9 @@ class Report(Verb[Output]):
 
         foreword.report("runs/books")
 
+    Without --out, a run's model card, its README.md, is written anew too, with what was measured
+    since.
+
     Attributes:
         run: a run folder, or a folder of 'compare'.
         out: the page; default: RUN/report.html.
@@ -25,9 +28,15 @@ class Report(Verb[Output]):
     out: PathName | None = None
 
     def __call__(self) -> Output:
+        from foreword.reports import model_card
         from foreword.reports.comparison import is_comparison, write_comparison
         from foreword.reports.page import write_page
 
         run, out = Path(self.run), None if self.out is None else Path(self.out)
-        page = write_comparison(run, out) if is_comparison(run) else write_page(run, out)
+        if is_comparison(run):
+            page = write_comparison(run, out)
+        else:
+            page = write_page(run, out)
+            if out is None:
+                model_card.write(run, run, model_card.OWN, {})
         return Output([f"{page}"], {"page": str(page), "bytes": page.stat().st_size})

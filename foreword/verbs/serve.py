@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ from foreword.verbs._contract import Flag, Paths, Verb
 from foreword.verbs._groups import Computes
 
 if TYPE_CHECKING:
+    from foreword.serving.app import Server
     from foreword.serving.served import Capacity, Served
 
 TOKEN = "FOREWORD_TOKEN"  # a variable of the environment
@@ -35,9 +36,10 @@ class Serve(Computes, Verb[Output]):
 
         foreword.serve(["runs/gpt", "runs/books/tuned/reviews"], port=8000)
 
-    It answers /v1/completions, /v1/chat/completions, /v1/embeddings, /fill, /score, /predict,
-    /translate, /v1/models, /health and /metrics; /openapi.json describes all requests, and
-    docs/serve.md shows them. A signal ends it (Ctrl-C, SIGTERM), once what is begun is finished.
+    At / it has the page that 'foreword app' opens. It answers /v1/completions,
+    /v1/chat/completions, /v1/embeddings, /fill, /score, /predict, /translate, /inspect/...,
+    /v1/models, /health and /metrics; /openapi.json describes all requests, and docs/serve.md shows
+    them. A signal ends it (Ctrl-C, SIGTERM), once what is begun is finished.
 
     Attributes:
         runs: run folders, checkpoints, or folders that 'foreword tune' wrote.
@@ -70,13 +72,31 @@ class Serve(Computes, Verb[Output]):
     precision: str = "fp32"
 
     def __call__(self) -> Output:
+        return self.serve(lambda url: None)
+
+    def serve(
+        self,
+        ready: Callable[[str], object],
+        *,
+        watches: bool = False,
+        can_control: bool = False,
+    ) -> Output:
+        """Serve until a signal ends it.
+
+        Args:
+            ready: called with the address, once the server listens and before it answers.
+            watches: whether there may be folders without a model yet: of runs that have saved
+                nothing, and of comparisons.
+            can_control: whether the page may stop and resume training.
+
+        Raises:
+            UserError: it cannot listen there, or a model cannot be served.
+        """
         from foreword.process.extras import require_packages
 
         require_packages(["starlette", "uvicorn"], "'foreword serve' requires", "serve")
-        from foreword.evaluation.memory_check import require_memory_to_serve
-        from foreword.serving import app, run
+        from foreword.serving import app, pages, run
         from foreword.serving.guard import Guard
-        from foreword.serving.served import Capacity
 
         # Check what is cheap first.
         token = self.token or os.environ.get(TOKEN) or None
@@ -86,31 +106,51 @@ class Serve(Computes, Verb[Output]):
                 f"--host {self.host}: opens the models to every machine that reaches this one; "
                 f"give a --token that requests must bring, or set {TOKEN}"
             )
-        names = self._names()
+        names = self.names()
         listening = run.listen(self.host, self.port)
         with listening:
             # Open the models, and serve them.
-            capacity = Capacity(self.together, self.queue, self.length)
-            served = [
-                self._opened(folder, name, capacity)
-                for folder, name in zip(paths(self.runs), names, strict=True)
-            ]
-            writers = [writer for model in served if (writer := model.writes) is not None]
-            require_memory_to_serve(writers, self.together)
-            server = app.Server(served, self.body_bytes)
+            server = self.server(names, watches=watches, can_control=can_control)
             address = f"[{self.host}]" if ":" in self.host else self.host
             url = f"http://{address}:{listening.getsockname()[1]}"
-            for model in served:
+            for model in server.models.values():
                 lines.say(f"{model.name}: {', '.join(model.abilities)}")
             whom = (
                 "this machine alone" if guard.is_local else "all that reach it and have the token"
             )
             lines.say(f"serving at {url}, to {whom}; Ctrl-C ends it")
             try:
-                run.run(app.application(server, guard), listening, lines.say)
+                listening.listen()  # a browser waits until the first answer
+                ready(url)
+                run.run(app.application(server, guard, pages.routes()), listening, lines.say)
             finally:
                 server.close()
         return _counted(server.metrics.requests)
+
+    def server(
+        self, names: Sequence[str], *, watches: bool = False, can_control: bool = False
+    ) -> Server:
+        """Return a server of the models, which it opens, and of the runs that can be watched.
+
+        Raises:
+            UserError: a model cannot be served, or there is too little memory.
+        """
+        from foreword.evaluation.memory_check import require_memory_to_serve
+        from foreword.serving.app import Server
+        from foreword.serving.served import Capacity
+        from foreword.serving.watched import Watched, is_watchable
+
+        capacity = Capacity(self.together, self.queue, self.length)
+        served, watched = [], []
+        for folder, name in zip(paths(self.runs), names, strict=True):
+            if is_watchable(Path(folder)):
+                watched.append(Watched(name, Path(folder).resolve(), can_control=can_control))
+                if watches and not watched[-1].has_model:
+                    continue
+            served.append(self._opened(folder, name, capacity))
+        writers = [writer for model in served if (writer := model.writes) is not None]
+        require_memory_to_serve(writers, self.together)
+        return Server(served, self.body_bytes, watched)
 
     def _origin(self) -> str | None:
         """Return the site of the page that may ask.
@@ -124,7 +164,7 @@ class Serve(Computes, Verb[Output]):
             f"--origin {self.origin}: expected scheme and host, such as http://localhost:3000"
         )
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """Return the name of each model.
 
         Raises:

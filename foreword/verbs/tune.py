@@ -221,6 +221,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
+        from foreword.reports import model_card
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
@@ -280,6 +281,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                 else:
                     result, done = fine_tune(trained, job, display, trackers)
         places = self.folder_of(base, name), self._evaluation(base, name)
+        if not was_done and places[0].is_dir():
+            model_card.write(places[0], places[0], model_card.OWN, {})
         return TuningResult(*places, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:

@@ -35,6 +35,7 @@ def test_every_file_of_the_folder_is_a_verb(capsys: pytest.CaptureFixture[str]) 
     names = {file.stem.rstrip("_") for file in (kinds.ROOT / "verbs").glob("[!_]*.py")}
     assert set(main.verbs()) == {name.replace("_", "-") for name in names} | {
         "claims",
+        "lab",
         "scale",
         "tokenizer",
     }

@@ -184,6 +184,7 @@ def test_the_checkpoint_before_the_decay_outlives_evaluations(folder: Path, tmp_
         assert len(list(csv.DictReader(lines))) == 2
 
 
+@pytest.mark.full
 def test_rates_are_tried_and_a_rule_is_used(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

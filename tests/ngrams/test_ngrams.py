@@ -226,3 +226,18 @@ def test_memory_does_not_grow_with_the_text(
     small, large = peaks(words[:20_000]), peaks(words)
     for name, size in large.items():
         assert size < 1.25 * small[name], name
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_the_way_of_backing_off_adds_up_to_the_log_probability(tmp_path: Path, name: str) -> None:
+    made, words = table(tmp_path, name), np.array([START, 2, 3, 4, 3, 2, 5, 5, 2])
+    ways = made.back_off(words, top=3)
+    totals = [sum(step.nats for step in way) for way in ways]
+    first = np.arange(len(words)) == 0
+    np.testing.assert_allclose(totals, made.log_probs_of(words, is_first=first)[1:], atol=1e-5)
+    for way, word in zip(ways, words[1:].tolist(), strict=True):
+        assert [step.is_seen for step in way] == [False] * (len(way) - 1) + [True]
+        assert [step.order for step in way] == list(range(way[0].order, way[-1].order - 1, -1))
+        last = way[-1]
+        if last.followers <= 3:
+            assert word in dict(last.after)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import foreword
 from foreword.disk import stored
 from foreword.reports import model_card
 from foreword.runs.recipe import load_recipe
@@ -59,7 +60,7 @@ def test_a_card_says_what_is_known_in_the_hubs_form(tuned: Path) -> None:
         "Text: wiki.txt, crawl.jsonl",
         "5.0 × 10¹² floating-point operations on cpu, 2 threads in bf16",
         "100 training examples (train.tsv)",
-        "| pretrained, full | 0.750 ± 0.010 | – |",
+        "| pretrained, full | 0.750 ± 0.010 [0.598, 0.858] | – |",
         "It reads at most 48 tokens at once.",
         "Its bias was not measured",
         "3 rows of dev.tsv are in training too",
@@ -90,3 +91,16 @@ def test_a_card_of_a_model_that_stands_alone_leaves_out_what_is_not_known(tuned:
     run = model_card.card(alone.parent / "wiki", "mine", "transformers", {})
     assert 'pipeline("fill-mask", "mine")' in run
     assert "foreword import mine --out RUN" in run
+
+
+def test_a_card_of_a_run_has_what_was_measured_with_intervals(tuned: Path) -> None:
+    run = tuned.parents[1]
+    row = {"model": "wiki", "accuracy": 0.5, "low": 0.4, "high": 0.6}
+    content = {"name": "blimp", "task": "blimp", "command": "", "title": "BLiMP", "rows": [row]}
+    (run / "evaluations").mkdir()
+    stored.write(run / "evaluations" / "blimp.json", content)
+    assert foreword.report(run) is not None
+    card = (run / "README.md").read_text()
+    assert 'foreword.load("wiki")' in card
+    assert "BLiMP:\n\n| model | accuracy | interval |\n| --- | --- | --- |\n" in card
+    assert "| wiki | 0.5000 | 0.400 to 0.600 |" in card

@@ -434,4 +434,4 @@ def test_each_width_of_the_screen_has_its_plot_in_both_colour_schemes(tmp_path: 
     html = write_page(full_run(tmp_path / "run")).read_text(encoding="utf-8")
     large = re.findall(r'<div class="(wide|half|narrow) large"><svg', html)
     assert large == ["wide", "half", "narrow"]
-    assert "prefers-color-scheme: dark" in html and "overflow-x" not in html
+    assert "color-scheme: light dark" in html and "overflow-x" not in html

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,24 @@ def test_a_conversation_is_answered_as_it_was_learned(ask: Asks, tmp_path: Path)
 
 def _text(client: Any, body: dict[str, Any]) -> str:
     return str(client.post("/v1/chat/completions", json=body).text)
+
+
+def test_examples_that_it_was_scored_on_come_with_its_answers(ask: Asks, tmp_path: Path) -> None:
+    dev = tmp_path / "dev.jsonl"
+    rows = [{"text": e.text, "label": e.label} for e in reviews(10, 2)]
+    dev.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train = [(e.text, e.label) for e in reviews(40, 1)]
+    tuned = tune(make_run(tmp_path / "run"), train, dev, lr=3e-3, **FAST).out
+    client = ask(load(tuned, "cpu"))
+    expected = predict(tuned, dev, device="cpu", progress=False).predictions
+    answers = [
+        client.post("/inspect/examples", json={"first": first, "count": 4}).json()
+        for first in (0, 4, 8)
+    ]
+    found = [row for answer in answers for row in answer["data"]]
+    assert [answer["total"] for answer in answers] == [10] * 3 and len(found) == 10
+    assert [row["prediction"] for row in found] == expected
+    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    dev.unlink()
+    gone = ask(load(tuned, "cpu")).post("/inspect/examples", json={})
+    assert gone.status_code == 400 and str(tmp_path) not in gone.text

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
 
+from foreword.text.tokenizers.bpe import BPE
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.word import Word
+from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.text.trace import learn, segment
+from tests.evaluation.conftest import TEXTS
 
 EXAMPLE = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 
@@ -45,3 +53,23 @@ def test_merges_equal_the_librarys_unless_counts_tie() -> None:
     assert ours == [piece for piece, _ in theirs if len(piece) > 1] == ["ug", "un", "hug"]
     for word in ("hugun", "pugs", "bug"):
         assert list(segment(word, learn(counts, merges=3))) == engine.encode(word).tokens
+
+
+@pytest.mark.parametrize("kind", [BPE(vocab=400), WordPiece(vocab=180), Unigram(vocab=180), Word()])
+def test_the_steps_of_a_cut_end_in_the_pieces(kind: Any) -> None:
+    tokenizer = kind.train(TEXTS * 4)
+    text = "The newest river slept, lowest and cold."
+    cuts = tokenizer.cuts(text)
+    ids = tokenizer.encode(text)
+    assert [p for cut in cuts for p in cut.pieces] == [tokenizer.token(int(i)) for i in ids]
+    assert len({cut.way for cut in cuts}) == 1
+    for cut in cuts:
+        if "[UNK]" in cut.pieces or cut.way == "whole":
+            assert not cut.steps
+        elif cut.way == "likeliest":
+            totals = [step.value for step in cut.steps]
+            assert cut.steps[0].pieces == cut.pieces and totals == sorted(totals, reverse=True)
+        else:
+            assert cut.steps[-1].pieces == cut.pieces
+            assert all(step.made in step.pieces for step in cut.steps if step.made)
+    assert any(len(cut.steps) > 1 for cut in cuts) or kind == Word()

@@ -50,6 +50,13 @@ def test_king_minus_man_plus_woman_is_queen() -> None:
     assert table().complete(np.empty((0, 3), np.int64), most=5).tolist() == []
 
 
+def test_an_analogy_names_the_nearest_other_words() -> None:
+    assert table().analogy("man", "king", "woman", top=1)[0].word == "queen"
+    assert not {"man", "king", "woman"} & {n.word for n in table().analogy("man", "king", "woman")}
+    with pytest.raises(UserError, match="'kingg' is not in the vocabulary; nearest in spelling"):
+        table().analogy("man", "kingg", "woman")
+
+
 def test_similarity_is_the_cosine_and_none_for_unknown_words() -> None:
     assert table().similarity("man", "king") == pytest.approx(2**-0.5)
     assert table().similarity("man", "pear") is None

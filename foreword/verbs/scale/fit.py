@@ -52,7 +52,14 @@ class ScalingLaws(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the methods of each family, what to know of them, and where all is."""
-        from foreword.reports.scaling import method_rows, remarks_of, repeated_rows, value_rows
+        from foreword.reports.scaling import (
+            method_rows,
+            remarks_of,
+            repeated_rows,
+            score_line,
+            score_rows,
+            value_rows,
+        )
 
         parts: list[Part] = []
         for fit in self.fits:
@@ -62,6 +69,10 @@ class ScalingLaws(Result):
             parts.append(ResultTable(value_rows(fit), title))
             if fit.repeated:
                 parts.append(ResultTable(repeated_rows(fit), "text read several times"))
+            if fit.score is not None:
+                rows = score_rows(fit)
+                parts += [ResultTable(rows, "the largest budget's score")] if rows else []
+                parts.append(Remark(score_line(fit)))
             parts += map(Remark, remarks_of(fit))
         if self.status:
             parts.append(Remark("no law: all methods are refused"))

@@ -1,0 +1,1 @@
+"""Labs: questions with answers that anyone can check."""

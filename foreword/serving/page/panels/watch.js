@@ -1,0 +1,172 @@
+// Runs and comparisons while they are trained: curves, samples and speed, live.
+
+import { errorLine, get, post } from "../api.js";
+import { lineChart, short } from "../chart.js";
+import { fill, h } from "../dom.js";
+
+export const title = "Watch";
+export const lead = "Training as it happens: loss, speed and samples, and what a comparison has so far.";
+const OFTEN = 2000; // milliseconds between two looks at what is training
+const SELDOM = 10000; // and at what is not
+
+export const needs = (models, runs) => (runs.length ? null
+  : "Open the folder of a run or of a comparison, trained or in training: foreword app RUN");
+
+export function show(root, context) {
+  const cards = new Map(context.runs.map((run) => [run.name, card(run, context)]));
+  root.append(...[...cards.values()].map((one) => one.element));
+  let timer = null;
+  async function look() {
+    let moves = false;
+    for (const one of cards.values()) moves = (await one.look()) || moves;
+    if (!context.signal.aborted) timer = setTimeout(look, moves ? OFTEN : SELDOM);
+  }
+  look();
+  return () => clearTimeout(timer);
+}
+
+/** Return a run's section, and what looks again; the answer is whether it may change. */
+function card(run, { announce, signal }) {
+  const status = h("div", {}), wrong = h("div", {}), body = h("div", {});
+  const button = h("button", { type: "button", hidden: true, on: { click: act } });
+  const element = h("section", { class: "watched", "aria-label": run.name },
+    h("div", { class: "row" }, h("h2", { class: "grow" }, run.name), button), status, wrong, body);
+  const path = `/runs/${encodeURIComponent(run.name)}`;
+  let state = null, drawn = null;
+
+  async function act() {
+    const verb = button.dataset.verb;
+    button.disabled = true;
+    fill(wrong);
+    try {
+      await post(`/runs/${verb}`, { model: run.name });
+      announce(verb === "stop" ? `${run.name} saves and stops` : `${run.name} goes on`);
+      await look();
+    } catch (error) { fill(wrong, errorLine(error)); }
+    button.disabled = false;
+  }
+
+  async function look() {
+    let now;
+    try {
+      now = await get(path, { signal });
+    } catch (error) {
+      fill(wrong, errorLine(error));
+      return false;
+    }
+    if (state !== null && state !== now.state) announce(`${run.name}: ${now.state}`);
+    state = now.state;
+    const verb = now.state === "training" ? "stop" : now.state === "stopped" ? "resume" : null;
+    button.hidden = !now.can_control || !verb;
+    if (verb) {
+      button.dataset.verb = verb;
+      button.textContent = verb === "stop" ? "Save and stop" : "Resume";
+    }
+    fill(status, ...statusOf(now));
+    const content = JSON.stringify([now.train, now.heldout, now.samples, now.cells, now.tables]);
+    if (content !== drawn) { // what is open or under the pointer stays where nothing is new
+      const open = [...body.querySelectorAll("details")].map((one) => one.open);
+      fill(body, now.kind === "run" ? runOf(now) : comparisonOf(now));
+      body.querySelectorAll("details").forEach((one, n) => { one.open = open[n] ?? one.open; });
+      drawn = content;
+    }
+    return now.state === "training" || now.state === "starting";
+  }
+  return { element, look };
+}
+
+const WORDS = { training: "in training", starting: "starting", stopped: "stopped", finished: "finished" };
+
+function statusOf(now) {
+  const percent = Math.floor(100 * now.share);
+  const done = now.kind === "run" ? `step ${(now.step ?? 0).toLocaleString("en")}`
+    : `${now.done} of ${now.planned} trainings`;
+  return [
+    h("p", { class: "note" }, now.description),
+    h("div", { class: "row" }, h("span", { class: `pill ${now.state}` }, WORDS[now.state]),
+      h("span", { class: "note" }, [done, now.budget && `of ${now.budget}`, `${percent} %`, left(now)]
+        .filter(Boolean).join(" · "))),
+    now.failed && h("p", { class: "error" },
+      `Resuming ended with status ${now.failed}; the terminal of the server says why.`),
+    h("progress", { max: 100, value: percent, "aria-label": "share of the budget" }),
+  ];
+}
+
+/** Return about how long a run still takes. */
+function left(now) {
+  const seconds = now.train?.seconds.at(-1);
+  if (now.state !== "training" || !seconds || !now.share) return null;
+  const more = (seconds / now.share) * (1 - now.share);
+  return more > 5400 ? `about ${(more / 3600).toFixed(1)} h left`
+    : more > 90 ? `about ${Math.round(more / 60)} min left` : `about ${Math.round(more)} s left`;
+}
+
+function runOf(now) {
+  const points = (kind, column) => now[kind].step.map((step, n) => [step, now[kind][column][n]]);
+  if (!now.train.step.length && !now.heldout.step.length) {
+    return h("p", { class: "note card" }, "There is no record of training yet.");
+  }
+  const speed = now.train.tokens_per_second.at(-1);
+  const last = now.heldout.loss.at(-1);
+  return [
+    h("div", { class: "tiles" },
+      tile(now.train.loss.at(-1)?.toPrecision(4), "training loss"),
+      tile(last?.toPrecision(4), "held-out loss"),
+      tile(now.heldout.bits_per_byte.at(-1)?.toPrecision(4), "bits per byte"),
+      tile(speed && short(speed), "tokens a second"),
+      tile(now.train.lr.at(-1)?.toExponential(2), "learning rate")),
+    h("div", { class: "pair" },
+      lineChart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: [
+        { name: "training", points: points("train", "loss"), colour: "var(--muted)" },
+        { name: "held-out", points: points("heldout", "loss"), colour: "var(--cell0)" },
+      ].filter((one) => one.points.length) }),
+      lineChart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
+        { name: "speed", points: points("train", "tokens_per_second"), colour: "var(--cell2)" }] })),
+    samples(now.samples),
+  ];
+}
+
+const tile = (value, name) => value !== undefined && value !== null
+  && h("div", { class: "tile" }, h("b", {}, value), h("span", {}, name));
+
+/** Return a sample that training has kept: what follows its beginning, or stands for it. */
+export const sample = ({ prompt, text }) => h("p", { class: "prose" },
+  h("span", { class: "given" }, prompt), /\[MASK\]|<extra_id_/.test(prompt) ? ` → ${text}` : text);
+
+function samples(all) {
+  const steps = [...new Set(all.map((one) => one.step))].reverse();
+  const at = (step) => all.filter((one) => one.step === step).map(sample);
+  return steps.length > 0 && [
+    h("h3", {}, `What it writes at step ${steps[0].toLocaleString("en")}`),
+    h("div", { class: "card" }, at(steps[0])),
+    steps.length > 1 && h("details", {}, h("summary", {}, "Earlier"), h("div", {},
+      steps.slice(1).map((step) => [h("h4", {}, `Step ${step.toLocaleString("en")}`), at(step)]))),
+  ];
+}
+
+function comparisonOf(now) {
+  const curves = now.cells.map((cell) => ({
+    name: cell.name, points: cell.heldout.step.map((step, n) => [step, cell.heldout.loss[n]]),
+  })).filter((one) => one.points.length);
+  return [
+    curves.length > 0 && h("div", { class: "pair" }, lineChart({
+      title: "Held-out loss of each run", x: "step", y: "nats", series: curves, height: 300,
+    })),
+    h("div", { class: "scroll card", tabindex: 0, role: "region", "aria-label": "Runs" },
+      h("table", { class: "plain" },
+        h("caption", {}, "Runs"),
+        h("thead", {}, h("tr", {}, ["run", "state", "done", "step", "held-out loss", "bits per byte"]
+          .map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, now.cells.map((cell) => h("tr", {}, h("th", { scope: "row" }, cell.name),
+          h("td", {}, h("span", { class: `pill ${cell.state}` }, WORDS[cell.state])),
+          h("td", { class: "n" }, `${Math.floor(100 * cell.share)} %`),
+          h("td", { class: "n" }, (cell.step ?? 0).toLocaleString("en")),
+          h("td", { class: "n" }, cell.heldout.loss.at(-1)?.toPrecision(4) ?? "–"),
+          h("td", { class: "n" }, cell.heldout.bits_per_byte.at(-1)?.toPrecision(4) ?? "–")))))),
+    now.tables.map((table) => h("details", {}, h("summary", {}, table.title),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": table.title },
+        h("table", { class: "plain" },
+          h("thead", {}, h("tr", {}, table.columns.map((c) => h("th", { scope: "col" }, c)))),
+          h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell))))))))),
+  ];
+}

@@ -1,0 +1,42 @@
+"""What is packaged: every file of data, and one version."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from foreword.settings import kinds
+from foreword.version import __version__
+
+HOME = kinds.ROOT.parent
+PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+
+
+def test_package_data_has_every_file_that_is_not_code() -> None:
+    code = (".py", ".pyc")
+    data = {file for file in kinds.ROOT.rglob("*") if file.is_file() and file.suffix not in code}
+    packaged = {
+        file for one in SETUPTOOLS["package-data"]["foreword"] for file in kinds.ROOT.glob(one)
+    }
+    assert not [str(file) for file in data - packaged]
+
+
+def test_every_pattern_of_package_data_has_files() -> None:
+    for pattern in SETUPTOOLS["package-data"]["foreword"]:
+        assert any(kinds.ROOT.glob(pattern)), pattern
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    folders = {file.parent for file in kinds.ROOT.rglob("*.py")}
+    assert not [str(folder) for folder in folders if not (folder / "__init__.py").is_file()]
+
+
+def test_the_version_is_a_semantic_one_in_one_place_with_a_heading() -> None:
+    assert "version" in PROJECT["project"]["dynamic"]
+    assert SETUPTOOLS["dynamic"]["version"] == {"attr": "foreword.version.__version__"}
+    match = re.fullmatch(r"(\d+\.\d+\.\d+)(\.dev\d+|(a|b|rc)\d+)?", __version__)
+    assert match
+    heading = f"## {match[1]} (unreleased)" if match[2] else f"## {match[1]}"
+    changes = (HOME / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert next(line for line in changes if line.startswith("## ")) == heading
