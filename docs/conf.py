@@ -35,6 +35,7 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+napoleon_use_ivar = True  # fields are documented once, under their class
 default_role = "code"  # docstrings mark code by single backticks
 add_module_names = False
 python_use_unqualified_type_names = True

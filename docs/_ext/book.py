@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import csv
 import importlib
+import inspect
 import sys
 import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from docutils import nodes
@@ -30,8 +32,9 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+import foreword
 from foreword.comparison.claim import Claim
-from foreword.settings import config
+from foreword.settings import config, kinds
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -113,6 +116,56 @@ class Picture(SphinxDirective):
         ]
 
 
+def api(directive: str, name: str, *options: str) -> str:
+    """Return a directive of autodoc in MyST."""
+    lines = "".join(f"   :{option}:\n" for option in options)
+    return f"```{{eval-rst}}\n.. {directive}:: {name}\n{lines}```\n"
+
+
+class Functions(SphinxDirective):
+    """`{functions}`."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the documentation of every public name of the package."""
+        text = ""
+        for name in foreword.__all__:
+            value = getattr(foreword, name)
+            within = vars(value) if isinstance(value, SimpleNamespace) else {}
+            directive = "autoexception" if name.endswith("Error") else "autofunction"
+            for one in [f"{name}.{verb}" for verb in within] or [name]:
+                text += api(directive, f"foreword.{one}")
+        return self.parse_text_to_nodes(text)
+
+
+class Contracts(SphinxDirective):
+    """`{contracts}`."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return each contract of kinds, with its kinds."""
+        text = ""
+        for file in sorted((ROOT / "foreword").rglob("_contract.py")):
+            folder = file.parent.relative_to(ROOT / "foreword").as_posix()
+            if folder.startswith("verbs/"):
+                continue
+            lines = ""
+            for name in kinds.names(folder):
+                doc = inspect.getdoc(kinds.load(folder, name)) or ""
+                lines += f"- `{name}`: {doc.splitlines()[0]}\n"
+            module = f"foreword.{folder.replace('/', '.')}._contract"
+            text += f"## {folder}\n\n{api('automodule', module, 'members')}\n{lines}\n"
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def mark_code(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Make what is indented after a paragraph of a docstring a block of code."""
+    lines[:] = [line.replace("-*", r"-\*") for line in lines]
+    for at in range(len(lines) - 1, 0, -1):
+        before = next((one for one in reversed(lines[:at]) if one.strip()), " ")
+        is_indented = lines[at].startswith("    ") and not before.startswith(" ")
+        if is_indented and not lines[at - 1].strip():
+            lines[at:at] = ["::", ""]
+
+
 def link_sources(app: Sphinx, doctree: nodes.document) -> None:
     """Make links to files and folders of the repository lead to pages of their text."""
     shown: set[str] = set()
@@ -184,6 +237,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("claim", ClaimBox)
     app.add_directive("solution", Solution)
     app.add_directive("picture", Picture)
+    app.add_directive("functions", Functions)
+    app.add_directive("contracts", Contracts)
+    app.connect("autodoc-process-docstring", mark_code, priority=100)  # before napoleon
     app.connect("doctree-read", link_sources)
     app.connect("html-collect-pages", source_pages)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed, None))

@@ -19,7 +19,7 @@ from foreword.atlas.verdict import FAILS, HOLDS, MISSING, NOT_SHOWN, Decision
 from foreword.comparison.claim import Claim, ClaimTerm
 from foreword.comparison.tables import MarkdownTable
 from foreword.disk import atomic
-from foreword.evaluation.statistics import LEVEL
+from foreword.evaluation.statistics import LEVEL, interval
 from foreword.formatting import duration, power, probability, quantity
 
 FILES = ("claims.md", "claims.csv", "claims.png")
@@ -42,6 +42,7 @@ def rows_of(found: Findings) -> list[Row]:
                 "sentence": claim.sentence,
                 "source": claim.source,
                 "predicted": claim.prediction(),
+                "measured": _measured(found, claim),
                 "number": one.number,
                 "low": one.low,
                 "high": one.high,
@@ -115,8 +116,9 @@ def _markdown(found: Findings, rows: Sequence[Row]) -> str:
     late = [name for name, one in record.claims.items() if not one.is_before]
     corrections = sum(not math.isnan(row["p"]) for row in rows)
     notes = [
-        f"Intervals are Welch's t at {LEVEL:.0%} over seeds of pretraining. A claim holds if the "
-        "interval of its number lies above what was predicted, does not hold if it lies below, and "
+        f"Intervals are Welch's t at {LEVEL:.0%} over seeds of pretraining, and ± is half of "
+        "Student's. A claim holds if the interval of its number lies above what was predicted, "
+        "does not hold if it lies below, and "
         "is not shown if it includes it: then the table says how far from it the number would have "
         "to be to be told from it in 8 of 10 cases, and how many seeds would tell one as far from "
         f"it as this one is (at most 100). p is corrected for {corrections} claims (Holm). All is "
@@ -144,11 +146,21 @@ def _table(
         last = _power(claim, one) if title.startswith("Not") else probability(one.holm)
         if one.verdict == MISSING:
             number = "–"
-        means = ((term, found.values(term)) for _, term in claim.weighted)
-        measured = ", ".join(f"{term} {_mean(values)}" for term, values in means)
         said = f"{claim.sentence} ({claim.source})"
-        body.append((said, claim.prediction(), measured, number, last))
+        body.append((said, claim.prediction(), row["measured"], number, last))
     return MarkdownTable(title, tuple(columns), tuple(body))
+
+
+def _measured(found: Findings, claim: Claim) -> str:
+    """Return the mean of each term over its seeds, with its interval."""
+    terms = []
+    for _, term in claim.weighted:
+        values = found.values(term)
+        half = interval(values).half_width if len(values) > 1 else math.nan
+        terms.append(
+            f"{term} {_mean(values)}" + ("" if math.isnan(half) else f" ± {_number(half)}")
+        )
+    return ", ".join(terms)
 
 
 def _power(claim: Claim, one: Decision) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ def test_a_run_continues_and_its_page_needs_its_results_alone(claims: Path, tmp_
     (row,) = first.data()["claims"]
     assert row["verdict"] != "not measured"
     assert row["recorded_before"]
+    assert re.fullmatch(r"masked \S+ ± \S+, decoder \S+ ± \S+", row["measured"])
     # Another claim shares a cell, of which nothing is trained again, and comes after it.
     write(claims, "third", cells=[grids.CAUSAL, {**grids.MASKED, "set": NARROW}])
     trained = {file: file.stat().st_mtime_ns for file in (out / "runs").glob("*/recipe.toml")}
