@@ -12,9 +12,9 @@ export const needs = (models) =>
   (models.some(reads) ? null
     : "Needs a model that predicts tokens: an n-gram, recurrent, causal, masked or T5 run.");
 
+const reads = (model) => able(model, "inspect/text") && !model.reads_source;
 export const recorded = true;
 
-const reads = (model) => able(model, "inspect/text") && !model.reads_source;
 const EXAMPLES = ["The capital of France is Paris.", "I record the record.",
   "The king lives in a large house near the sea.", "Colorless green ideas sleep furiously."];
 const WRITES_ON = 12; // tokens

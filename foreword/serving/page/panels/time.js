@@ -16,7 +16,7 @@ const EXAMPLE = "The king went to the river, and the people followed him.";
 const SLOW = 900; // milliseconds of a checkpoint while it plays
 
 const runsOf = (models, runs) => runs.filter((run) => run.checkpoints?.length
-  && models.some((model) => model.id === run.name && able(model, "inspect/text")));
+  && models.some((model) => model.id === run.name && able(model, "inspect/text") && !model.reads_source));
 
 export const needs = (models, runs) => (runsOf(models, runs).length ? null
   : "Open a run that predicts tokens: foreword app RUN. Trained with "
