@@ -1,7 +1,12 @@
-"""What `tune` makes of few labels, beside counting: each set of labels at several sizes.
+r"""What `tune` makes of few labels, beside counting: each set of labels at several sizes.
 
     python benchmarks/worth_it.py RUN --train F --dev F --labels 100,300,1000 --name sst --out DIR
+    python benchmarks/worth_it.py RUN --books gutenberg/ --name authors --out DIR
+    python benchmarks/worth_it.py RUN --train wnut17/train.conll.gz --dev wnut17/dev.conll.gz \
+        --option task=tag --labels 1000 --name wnut --out DIR
 
+--books takes passages of books as `long_texts.py` does, labelled by their author; the passages to
+score are of the second halves. Each label of `--labels` of a tagging task is a sentence.
 A cell draws its labels anew for each seed. Prints, and writes to DIR/worth_it.csv, the scores of
 `best` and of counting alone, the margin with its 95 % interval over examples and seeds where the
 score is an accuracy, what was taken, and the seconds. What is done already is not done again.
@@ -15,15 +20,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+from long_texts import passages
+
 import foreword
 
 
 def main() -> None:
     """Tune every cell, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path)
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--dev", required=True)
+    parser.add_argument("--train")
+    parser.add_argument("--dev")
+    parser.add_argument("--books", type=Path, help="in place of --train and --dev")
+    parser.add_argument("--passages", type=int, default=40, help="of each half of a book, at most")
     parser.add_argument("--labels", default="100,300,1000")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=30)
@@ -31,13 +42,19 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    if given.books is None and not (given.train and given.dev):
+        parser.error("name --train and --dev, or --books")
+    parts: list[Any] = [given.train, given.dev]
+    if given.books is not None:
+        halves = passages(sorted(given.books.glob("*.txt")), given.passages)
+        parts = [[(one.text, one.label) for one in half] for half in halves]
     options: dict[str, Any] = dict(option.split("=", 1) for option in given.option)
     given.out.mkdir(parents=True, exist_ok=True)
     table = given.out / "worth_it.csv"
     for count in map(int, given.labels.split(",")):
         start = time.monotonic()
         result = foreword.tune(
-            given.run, given.train, given.dev, examples=count, seeds=given.seeds,
+            given.run, *parts, examples=count, seeds=given.seeds,
             name=f"{given.name}-{count}", strategy="best",
             settings=[f"tune.strategy.minutes={given.minutes}"], **options,
         )  # fmt: skip

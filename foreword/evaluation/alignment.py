@@ -52,12 +52,14 @@ def align(prompted: TrainedModel, source: str, target: str, layer: int | None = 
 
     Raises:
         UserError: the model has no such attention, or no such layer.
+        TooLongError: source or target is longer than the model can read.
     """
     number = layer_of(prompted, layer)
     # Run the model on source and target, and record the weights of every layer.
     source_ids = starts_of(prompted, [source])[0].source
     assert source_ids is not None
     target_ids = np.concatenate([prompted.tokenizer.encode(target), prompted.end_token])
+    prompted.check_pair(len(source_ids), len(target_ids))
     weights_of_targets = np.ones((1, len(target_ids)), np.float32)
     example = Example(padded([source_ids]), padded([target_ids]), weights_of_targets)
     batch = prompted.recipe.layout.arrange(example, prompted.vocab)

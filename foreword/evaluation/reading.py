@@ -123,7 +123,10 @@ def read(
         end = int(plan.scored[row])
         tokens.append(ReadToken(end, len(text), len(text), tuple(map(_expected, values[row]))))
     nats = values[:, -1, 0]
-    return Reading(tuple(tokens), scoring.totals_of(prompted, plan, float(-nats.sum())))
+    totals = scoring.totals_of(prompted, plan, float(-nats.sum()))
+    if prompted.detects_replacements or (prompted.answers and not plan.ends and source is None):
+        totals = replace(totals, measure=scoring.PSEUDO)  # each token is given those after it
+    return Reading(tuple(tokens), totals)
 
 
 def _plan(prompted: TrainedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:

@@ -300,7 +300,7 @@ class NgramTable:
                     continue
                 after = self._followers(n, int(context[n - 2])) if n > 1 else likeliest
                 followers = len(after) if n > 1 else self.header.words
-                is_seen = n == 1 or found[n - 1] >= 0
+                is_seen = n == 1 or bool(found[n - 1] >= 0)
                 if is_seen:
                     nats = self.log_probs[n - 1][found[n - 1]]
                 elif context[n - 2] >= 0:

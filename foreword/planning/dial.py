@@ -18,11 +18,12 @@ from typing import Any
 from foreword.formatting import byte_size, power
 from foreword.nn.model import neural_settings
 from foreword.planning.dial_sizes import ModelSize, sizes
-from foreword.planning.laws import Amounts, Expectation, FamilyLaw, sized_families
+from foreword.planning.laws import Amounts, Expectation, FamilyLaw, laws, sized_families
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.settings import config
 
 FAMILIES = sized_families()
+COUNTED = "ngram"  # the family of tables
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,27 @@ class Dial:
         return f"{self.title}: {model}{ends}; 'foreword check' says why"
 
     @property
+    def counting(self) -> str:
+        """One line where counting is known to be as good; "" where it is not.
+
+        Either a table of n-grams of the text has no higher loss, or few labels gain nothing.
+        """
+        given, loss = self.conditions, self.expected.value
+        table = laws(given.laws)[COUNTED].expect(self.amounts)
+        if loss is not None and table.unit == self.expected.unit and (table.value or loss) < loss:
+            return (
+                f"with so little, counting is as good: a table of n-grams, which takes seconds, is "
+                f"expected to have {table.value:.2f} {table.unit}, this model {loss:.2f} "
+                f"({table.source})"
+            )
+        return given.law.counting_suffices(self.amounts.flops)
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Conditions, choices and what is known of the loss, as plain values."""
         choices = [asdict(choice) for choice in self.choices]
-        return {**asdict(self.conditions), "choices": choices, "expected_loss": str(self.expected)}
+        known = {"expected_loss": str(self.expected), "counting": self.counting or None}
+        return {**asdict(self.conditions), "choices": choices, **known}
 
 
 def dial(conditions: Conditions) -> Dial:

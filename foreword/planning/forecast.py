@@ -18,7 +18,9 @@ from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.run import known_vocab
 from foreword.runs.run_folder import is_run, require_recipe
+from foreword.runs.trained_model import TrainedModel, is_checkpoint
 from foreword.settings import config
+from foreword.train import checkpoint
 from foreword.train.budget import Budget
 
 TIMED_FROM = 300.0  # seconds of a budget
@@ -58,6 +60,18 @@ def forecast_of(request: RunRequest) -> Expectation | None:
     hour = Conditions(likes[0], 1.0, flops / 3600 / law.speed, text)
     expected = law.expect(amounts_of(hour, size), error)
     return None if expected.value is None else expected
+
+
+def counting_suffices(trained: TrainedModel, labels: int) -> str:
+    """Return that counting words is as good for so few labels of texts, if it was; "" else.
+
+    Known of models that are like those of a dial, with no more compute than those measured.
+    """
+    likes = [law for law in sized_families().values() if _is_like(trained.recipe, law.small)]
+    if not likes or not is_checkpoint(trained.folder):
+        return ""
+    spent = checkpoint.read_state(trained.folder).get("spent", {})
+    return likes[0].counting_suffices(spent["flops"], labels) if spent else ""
 
 
 def forecast_notes(request: RunRequest) -> dict[str, Any]:

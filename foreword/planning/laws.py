@@ -186,6 +186,33 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Worth:
+    """What models brought a task with few labels, over counting words.
+
+    Attributes:
+        task: the task.
+        labels: the number of labels.
+        flops: of pretraining.
+        points: margin of `tune --strategy best` over its best candidate that counts alone.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        own_text: whether texts of the task itself, without labels, were pretrained on too.
+    """
+
+    task: str
+    labels: int
+    flops: float
+    points: float
+    low: float
+    high: float
+    own_text: bool = False
+
+    def __str__(self) -> str:
+        interval = f"{self.low:+.1f} to {self.high:+.1f}"
+        return f"{self.points:+.1f} points ({interval}) on {self.labels:,} labels of {self.task}"
+
+
+@dataclass(frozen=True)
 class FamilyLaw:
     """The file of a family, above the common one.
 
@@ -194,6 +221,7 @@ class FamilyLaw:
         rules: the figures of the dial's rules.
         scores: what its models are for, each with what one scored and half of the score's 95 %
             interval, or neither.
+        worth: what its models bring tasks with few labels, beside counting; () if not measured.
         purposes: what each purpose is scored by.
         large: the recipe whose vocabulary and row length are the largest chosen; "" without a dial.
         speed: share of the speed of matrix products that training reaches.
@@ -208,6 +236,7 @@ class FamilyLaw:
     small: str
     rules: Rules
     scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    worth: tuple[Worth, ...] = ()
     purposes: dict[str, str] = field(default_factory=dict)
     large: str = ""
     speed: float = 1.0
@@ -234,6 +263,32 @@ class FamilyLaw:
         if self.unit == "bits per byte":
             return None
         return (self.law and self.law.vocabulary) or self.measured.vocabulary
+
+    def counting_suffices(self, flops: float, labels: int | None = None) -> str:
+        """Return that counting words is as good for few labels, if it was; "" else.
+
+        Args:
+            flops: of pretraining.
+            labels: the number of labels; None for any of those measured.
+        """
+        known = [
+            one
+            for one in self.worth
+            if flops <= self.rules.margin * one.flops and (labels or 0) <= one.labels
+        ]
+        # Of the least number of labels that are enough, or of the most, what pretraining did best.
+        counts = [one.labels for one in known if not one.own_text]
+        count = min(counts, default=0) if labels else max(counts, default=0)
+        alike = [one for one in known if one.labels == count and not one.own_text]
+        best = max(alike, key=lambda one: one.points, default=None)
+        if best is None or best.low > 0:
+            return ""
+        line = f"with so little, counting words is as good for {count:,} labels or fewer: "
+        line += f"models of {power(best.flops)} FLOPs brought {best}"
+        own = max((one for one in known if one.own_text), key=lambda one: one.points, default=None)
+        if own is not None:
+            line += f"; with the task's own texts without labels {own}"
+        return f"{line} ({self.sources.get('worth', self.file)})"
 
     def law_forecast(self, run: Amounts) -> Expectation:
         """Return the loss to expect by the scaling law, of a text that may be repeated."""

@@ -53,6 +53,11 @@ LOADING = {
         "# `base`: the export of the run that it was tuned from, opened with this config.json\n"
         'model = PeftModel.from_pretrained(base, "{name}")'
     ),
+    "loader": (
+        "import runpy\n\n"
+        'Average = runpy.run_path("{name}/{loader}")["Average"]\n'
+        'Average("{name}")(texts)  # probabilities of the labels, or numbers'
+    ),
     "onnx": (
         "import numpy as np\n"
         "import onnxruntime\n"
@@ -129,7 +134,8 @@ def _pretraining_of(source: Path) -> Path:
     path = path.parent if path.name == "fine_tuned" else path  # of an average of candidates
     while path.parent.name in ("tuned", "checkpoints") and path.parent.parent != path:
         path = path.parent.parent
-    return path if (path / "recipe.toml").is_file() else source
+    places = (path, source / "model")  # an average holds the pretrained model
+    return next((place for place in places if (place / "recipe.toml").is_file()), source)
 
 
 def _content(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -180,12 +186,14 @@ def _loading(
     facts: Mapping[str, Any],
 ) -> list[str]:
     """Return the code that opens the folder, and how its logits compare."""
-    form = "pipeline" if library == "transformers" and tag in PIPELINES else library
+    form = "loader" if "loader" in facts else library
+    form = "pipeline" if library == "transformers" and tag in PIPELINES else form
     code = LOADING[form].format(
         name=name,
         tag=tag,
         architecture=facts.get("architecture") or "AutoModel",
         length=_length(run, tuned),
+        loader=facts.get("loader"),
         cut=", truncation=True" if tag == "text-classification" else "",
         joined="[None]" if tag == "multiple-choice" else "",  # the options of one question
     )

@@ -327,7 +327,7 @@ def _align(served: Served, body: AlignmentBody) -> Compute:
     model = served.trained
     alignment.layer_of(model, body.layer)
     served.require_length(decoding.start_of(model, body.text))
-    beams = Beams(body.beams, tokens=min(body.max_tokens, served.length))
+    beams = Beams(body.beams, tokens=min(body.max_tokens, served.length - 1))
 
     def compute() -> dict[str, Any]:
         target = body.target
@@ -517,7 +517,8 @@ def _shipped(served: Served) -> list[_Place]:
     model = served.trained
 
     def read() -> list[_Place]:
-        texts = [sentence.text for word in read_words("english") for sentence in word.sentences]
+        sentences = (s.text for word in read_words("english") for s in word.sentences)
+        texts = list(dict.fromkeys(sentences))
         pairs = zip(texts, states.text_states(model, texts), strict=True)
         return [place for pair in pairs for place in _places(*pair)]
 

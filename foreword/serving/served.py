@@ -161,6 +161,7 @@ class Served:
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
+            about["reads_source"] = self._trained.answers and not self._trained.uses_sentinels
         if "fill" in self.abilities:
             about["blank"] = filling.blank_of(self.trained)
         return about

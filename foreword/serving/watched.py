@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,11 @@ class Watched:
 
     def _spent(self) -> Progress:
         """Return what is spent of the budget, by the last record or the last checkpoint."""
-        saved = checkpoint.all_in(self.folder)
-        spent = Progress(**checkpoint.read_state(saved[-1])["spent"]) if saved else Progress()
+        spent = Progress()
+        for saved in reversed(checkpoint.all_in(self.folder)):
+            with suppress(DamagedError):  # or it has just been removed
+                spent = Progress(**checkpoint.read_state(saved)["spent"])
+                break
         last = next((r for r in reversed(self._read()) if r["kind"] == "train"), None)
         if last is None or last["step"] <= spent.steps:
             return spent

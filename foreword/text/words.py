@@ -32,9 +32,9 @@ UNSPACED = (
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaadf\uf900-\ufaff"
     "\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
-_ONE = rf"(?=[^\W_])[{UNSPACED}][{MARKS}]*+"
-_WORD = re.compile(rf"{_ONE}|(?:[^\W_{UNSPACED}][{MARKS}{JOINERS}]*+)++")
-_UNSPACED = re.compile(_ONE)
+UNSPACED_LETTER = rf"(?=[^\W_])[{UNSPACED}][{MARKS}]*+"
+WORD = rf"{UNSPACED_LETTER}|(?:[^\W_{UNSPACED}][{MARKS}{JOINERS}]*+)++"
+_WORD, _UNSPACED = re.compile(WORD), re.compile(UNSPACED_LETTER)
 
 
 def split(text: str) -> list[str]:

@@ -50,6 +50,7 @@ def _calibration(fitted: Mapping[str, Any] | None) -> list[str]:
         return []
     on = "in their folds" if fitted["on"] == "folds" else fitted["on"]
     what = [f"temperature {fitted['temperature']:.2f}"] if "temperature" in fitted else []
+    what += ["a temperature for each part"] if "temperatures" in fitted else []
     what += ["a threshold for each label"] if "thresholds" in fitted else []
     return [
         f"probabilities fitted on {fitted['examples']:,} training examples {on} ("

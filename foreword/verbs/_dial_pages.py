@@ -36,6 +36,7 @@ def dial_page(name: str, kinds: Output) -> Output:
             Text(wrapped(about)),
             Text(f"\nWith as much text as is useful, on this machine ({speed} FLOP/s):"),
             ResultTable(rows),
+            *([Text("\nAn hour: " + line)] if (line := dial(here).counting) else []),
             Text("\nKinds of the same name:\n"),
             *kinds.parts,
         ],

@@ -210,7 +210,8 @@ def _dial(dial: Dial, recipe: Recipe) -> list[Part]:
             reason = f"--set; the dial has {_value(value)}"
             overruled = ". This and the reasons are for the dial's own values, without --set"
         rows.append({"setting": choice.setting, "value": _value(actual), "why": reason})
-    facts = Facts({"expected loss": f"{dial.expected}{overruled}"})
+    known = {"expected loss": f"{dial.expected}{overruled}", "counting": dial.counting or None}
+    facts = Facts(known)
     return [ResultTable(rows, dial.title), facts, Text("")]
 
 

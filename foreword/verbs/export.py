@@ -24,7 +24,8 @@ class Export(Verb[Output]):
     of sentence embeddings, SentenceTransformer of sentence_transformers.
     onnx writes a graph that onnxruntime computes, with the tokenizer: of a fine-tuned model of any
     family the outputs of its head, of an encoder or a decoder the logits of every token; --int8
-    adds one of 8 bits, and says how many answers stay the same.
+    adds one of 8 bits, and says how many answers stay the same. Of what strategy best averaged, it
+    is a graph of each network, counts as plain files, and predict.py, which reads them.
     arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
     writes a file of vectors that gensim reads, for any model with embeddings.
 
@@ -60,7 +61,14 @@ class Export(Verb[Output]):
         exporter = open_format(self.format, family=self.family, binary=self.binary, int8=self.int8)
         if self.adapter is not None:
             return self._adapter(Path(self.adapter))
+        if (run / "parts.json").is_file() and self.format == "onnx" and (whole := self._average()):
+            return whole
         network = run / "fine_tuned"
+        if (run / "parts.json").is_file() and not network.is_dir():
+            raise UserError(
+                f"{run}: an average of candidates, without a network for {self.format}; --format "
+                "onnx writes those of labels and numbers of texts; or tune with --strategy full"
+            )
         if (run / "parts.json").is_file() and network.is_dir():
             output = replace(self, run=network)()
             note = f"the network alone, a part of the average in {run}, whose scores it has not"
@@ -71,6 +79,16 @@ class Export(Verb[Output]):
         exported = exporter.write(trained, Path(self.out))
         library = "onnx" if self.format == "onnx" else "transformers"
         return self._shown(library, exported.facts, [*trained.notes, *exported.notes])
+
+    def _average(self) -> Output | None:
+        """Export an average of candidates; None if it is of a task whose averages are not."""
+        from foreword.tuning.best import chosen_model, exporting
+
+        chosen = chosen_model.load(Path(self.run), "cpu")
+        if not exporting.can_export(chosen.task):
+            return None
+        exported = exporting.export(chosen, Path(self.out), int8=self.int8)
+        return self._shown("onnx", exported.facts, exported.notes)
 
     def _tuned(self) -> Output:
         """Export a fine-tuned model with its head."""

@@ -128,6 +128,8 @@ class Plan(OnGpus, Verb[Output]):
             rows = [_family_row(plan) for plan in plans]
             parts.append(ResultTable(rows, f"families to {self.purpose}"))
             parts.append(Remark(_why(plans, self.purpose or "")))
+        if best.dial is not None and best.dial.counting:
+            parts.append(Remark(best.dial.counting))
         title = best.family if best.dial is None else best.dial.title
         parts.append(ResultTable(self._settings(best), title))
         if best.dial is not None:

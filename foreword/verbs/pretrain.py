@@ -104,7 +104,8 @@ class Pretrain(TakesTexts, Trains, TrainsRun):
             facts = {}
             if request.dial is not None:
                 facts["dial"] = request.dial.facts
-                progress.note(request.dial.summary)
+                for line in filter(None, [request.dial.summary, request.dial.counting]):
+                    progress.note(line)
             if processes.is_first():
                 facts |= forecast_notes(request)
             recipe, start = request.recipe, request.starting_model

@@ -129,9 +129,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     Probabilities are fitted by a temperature on a tenth of --train, held out from one more training
     (--set tune.calibrate=false leaves it out); it changes no prediction.
 
-    By default the strategy is best, for classify, regress, tag and choice: counts of words,
-    regression on the model's states and fine-tuning are cross-validated on --train, and their best
-    average is kept. --strategy full fine-tunes the one network.
+    By default, but for tasks answered in text, the strategy is best: counts of words, regression on
+    the model's states and fine-tuning are cross-validated on --train, and their best average is
+    kept. --strategy full fine-tunes the one network.
 
     With --unlabelled, texts of the task without labels, the model is pretrained further on them and
     on the training texts, by recipe adapt_encoder, before it is tuned (Gururangan et al. 2020). The
@@ -257,9 +257,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             examples, columns = reader.read(sources, self.temperature)
         known = Columns() if reader.prefixes else columns  # the prefixes are given
         task = reader.task.for_examples(known, examples.train)
-        if variants[0].strategy.chooses and not suits(task):  # labels turned out to be lists
+        if variants[0].strategy.chooses and not suits(task, examples.train):
             if self.strategy is not None:
-                raise UserError(f"--strategy best: is not for {kinds.name_of(task)}; leave it out")
+                raise UserError("--strategy best: texts to compare need scores; leave it out")
             variants = [replace(self, strategy="full").tuning_task({"kind": self.task})[1]]
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
         examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
@@ -343,11 +343,15 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
 
     def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""
+        from foreword.planning.forecast import counting_suffices
         from foreword.tuning.encoding import added_tokens
 
         notes = list(trained.notes)
         if added := ", ".join(added_tokens(trained, job.task)):
             notes.append(f"special tokens added for the input template: {added}")
+        if self.task == "classify":
+            labels = job.variants[0].examples or len(job.examples.train)
+            notes += filter(None, [counting_suffices(trained, labels)])
         for note in notes:
             display.note(note)
         for warning in filter(None, [*job.examples.warnings, self.emulation_warning(trained)]):

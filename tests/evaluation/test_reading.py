@@ -50,6 +50,7 @@ def test_a_model_of_spans_reads_each_token_in_a_blank(make_prompted: Make) -> No
     assert [token.id for token in reading.tokens] == ids.tolist()
     name = model.tokenizer.token(int(model.vocab.sentinels[0]))
     scored = scoring.score(model, f"{name} looked", f"The cat {name} at the bird.")
+    assert reading.totals.is_pseudo and reading.totals.bits_per_byte is None
     assert reading.tokens[2].layers[-1].nats == pytest.approx(scored.log_probs[1], abs=1e-5)
 
 

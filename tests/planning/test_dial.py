@@ -202,6 +202,35 @@ def test_a_loss_is_expected_only_where_one_was_measured() -> None:
     assert str(dial(other).expected).endswith("with this vocabulary, but with 16,384")
 
 
+@pytest.mark.parametrize(
+    ("family", "hours", "line"),
+    [
+        ("encoder", 0.02, "as good for 1,000 labels or fewer: models of 2.9 × 10¹⁴ FLOPs brought"),
+        ("encoder", 100.0, ""),  # where nothing was measured
+        ("decoder", 0.02, "a table of n-grams, which takes seconds, is expected to have 1.8"),
+        ("lstm", 0.02, ""),
+    ],
+)
+def test_it_says_beforehand_where_counting_is_as_good(family: str, hours: float, line: str) -> None:
+    made = dial(Conditions(family, hours, 3e11, 8e6))
+    assert line in made.counting
+    assert bool(made.counting) == bool(line)
+    assert made.facts["counting"] == (made.counting or None)
+
+
+@pytest.mark.parametrize(
+    ("flops", "labels", "said"),
+    [(1e13, 200, "for 300 labels or fewer"), (1e13, 5_000, ""), (1e15, 200, "")],
+)
+def test_counting_suffices_for_as_few_labels_as_were_measured(
+    flops: float, labels: int, said: str
+) -> None:
+    line = FAMILIES["encoder"].counting_suffices(flops, labels)
+    assert said in line
+    assert bool(line) == bool(said)
+    assert not line or line.endswith("(docs/results/worth_it.md)")
+
+
 def test_the_steps_expected_of_twelve_minutes_are_about_those_that_were_made() -> None:
     made = {"encoder": 5_902, "decoder": 3_861}  # of the small recipe's size
     for family, steps in made.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from foreword import serve
+from foreword import app, serve
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
+from foreword.verbs.serve import Serve
 from tests.evaluation.conftest import recipe_of, write_run
 
 
@@ -60,3 +62,27 @@ def test_a_signal_ends_the_server_once_what_is_begun_is_finished(run: Path) -> N
         assert process.wait(60) == 0
         assert "finishing what is begun" in process.stderr.read()
         assert '"requests": 1' in process.stdout.read()
+
+
+def test_a_page_is_written_as_a_file_about_some_sentences(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "class.html"
+    with pytest.raises(UserError, match="--sentence: is for --export"):
+        app(run, sentence=["The cat sat."])
+    written = app(run, export=file, sentence=["The cat sat."])
+    (row,) = written.data()["page"]
+    text = file.read_text()
+    assert row["bytes"] == file.stat().st_size and row["texts"] == 1 < row["answers"]
+    assert "The cat sat." in text and str(tmp_path) not in text
+    assert "src=" not in text and 'href="http' not in text
+
+
+def test_a_page_opens_on_what_has_no_model_yet(run: Path, tmp_path: Path) -> None:
+    grid = tmp_path / "grid"
+    grid.mkdir()
+    (grid / "grid.toml").write_text('description = "two"\n')
+    shutil.rmtree(run / "checkpoints")
+    server = Serve([run, grid]).server(["gpt", "grid"], watches=True)
+    assert not server.models
+    assert [one.about()["kind"] for one in server.watched.values()] == ["run", "comparison"]
+    with pytest.raises(UserError, match="no checkpoint"):
+        Serve([run]).server(["gpt"])

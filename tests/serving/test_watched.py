@@ -154,8 +154,9 @@ def test_only_the_process_that_holds_a_lock_is_asked_to_end(tmp_path: Path) -> N
 @pytest.mark.full
 def test_a_training_is_stopped_saved_and_resumed(tmp_path: Path) -> None:
     text, folder = shelf.made("text", runs.write_text), tmp_path / "gpt"
+    small = [word for setting in TINY for word in ("--set", setting)]
     command = [sys.executable, "-m", "foreword", "pretrain", "gpt2_tiny", "--data", str(text),
-               "--out", str(folder), "--steps", "400", "--quiet"]  # fmt: skip
+               "--out", str(folder), "--steps", "20000", "--quiet", *small]  # fmt: skip
     with (
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as training,
         served(tmp_path / "gpt", can_control=True) as client,
@@ -175,8 +176,10 @@ def test_a_training_is_stopped_saved_and_resumed(tmp_path: Path) -> None:
         assert stopped.status_code == 200, stopped.text
         assert training.wait(60) == 130
         now = wait("stopped")
-        assert now["checkpoints"][-1] == now["step"] < 400
+        assert now["checkpoints"][-1] == now["step"] < 20000
         assert client.post("/runs/resume", json={}, headers=PAGE).status_code == 200
         twice = client.post("/runs/resume", json={}, headers=PAGE)
         assert twice.status_code == 400
-        assert wait("finished")["step"] == 400
+        assert wait("training", now["step"] + 1)["state"] == "training"
+        assert client.post("/runs/stop", json={}, headers=PAGE).status_code == 200
+        assert wait("stopped")["step"] > now["step"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 
 import foreword
 from foreword.errors import UserError
@@ -16,16 +21,27 @@ from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.best import chosen_model
-from foreword.tuning.best.choosing import TrialStore, fit_parts, try_candidates
+from foreword.tuning.best.choosing import (
+    ChosenPart,
+    TrialStore,
+    fit_parts,
+    settled,
+    try_candidates,
+)
 from foreword.tuning.best.counts import grams_of
+from foreword.tuning.best.linear import UNSEEN
 from foreword.tuning.best.material import Material, material_of
 from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.candidates.conditional_random_field import ConditionalRandomField
+from foreword.tuning.candidates.fine_tuned import FineTuned
 from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.strategies.best import Best
+from foreword.tuning.strategies.best import Best, suits
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tasks.text_to_text import TextToText
 from foreword.tuning.tuned import TunedOn
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews, tune
 
@@ -52,11 +68,29 @@ def numbered(*, pairs: bool = False) -> list[Labelled]:
     ]
 
 
+def several() -> list[Labelled]:
+    return [
+        one._replace(label="|".join([one.label, "film"][: 1 + ("film" in one.text)]))
+        for one in reviews(30, 1)
+    ]
+
+
+def passages() -> list[Labelled]:
+    made = []
+    for one in reviews(30, 1):
+        found = [(word, one.text.index(word)) for word in one.text.split() if word in GOOD]
+        made.append(Labelled(one.text, json.dumps(found), "the film"))
+    return made
+
+
 FORMS: dict[str, list[Labelled]] = {
     "classify": reviews(30, 1),
     "regress": numbered(),
     "tag": tagged(),
     "choice": questions(),
+    "multilabel": several(),
+    "span": passages(),
+    "embed": numbered(pairs=True),
 }
 
 
@@ -67,14 +101,25 @@ def material(tmp_path: Path, task: str, examples: Sequence[Labelled], layout: st
     return material_of(trained, of, of.labels(texts), texts, SETTINGS)
 
 
+@pytest.fixture
+def few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross-validate in two parts, and choose no penalty."""
+    monkeypatch.setattr("foreword.tuning.best.choosing.FOLDS", 2)
+    monkeypatch.setattr("foreword.tuning.best.linear.MOST_CHOSEN_ON", 0)
+
+
 @pytest.mark.product
 @pytest.mark.parametrize("layout", [*LAYOUTS, "recurrent", "word_vectors"])
 @pytest.mark.parametrize("task", FORMS)
 def test_every_task_of_every_model_is_chosen_for_saved_and_read(
-    tmp_path: Path, task: str, layout: str
+    tmp_path: Path, task: str, layout: str, few_fits: None
 ) -> None:
     given = material(tmp_path, task, FORMS[task], layout)
-    candidates = [kinds.load("tuning/candidates", name)() for name in Best().candidates]
+    settings = {"contrastive": {"pairs": 2}}
+    candidates = [
+        kinds.load("tuning/candidates", name)(**settings.get(name, {}))
+        for name in Best().candidates
+    ]
     trials = try_candidates(given, candidates, 1e6, 1)
     assert sum(trial.weight for trial in trials) == pytest.approx(1)
     for trial in trials:
@@ -130,7 +175,7 @@ def test_memory_of_the_training_labels_is_worth_nothing(tmp_path: Path) -> None:
     assert (trials[0].outputs == 0).all()
 
 
-def test_shuffled_labels_are_at_chance(tmp_path: Path) -> None:
+def test_shuffled_labels_are_at_chance(tmp_path: Path, few_fits: None) -> None:
     rng = np.random.default_rng(1)
     labels = np.array(["bad", "good"] * 100)[rng.permutation(200)]
     examples = [
@@ -200,7 +245,7 @@ def test_too_few_examples_are_refused(tmp_path: Path) -> None:
         try_candidates(given, [WordCounts()], 1e6, 1)
 
 
-def test_tune_chooses_by_default_and_its_model_predicts(tmp_path: Path) -> None:
+def test_tune_chooses_by_default_and_its_model_predicts(tmp_path: Path, few_fits: None) -> None:
     run, train, dev = make_run(tmp_path / "run"), reviews(40, 1), reviews(20, 2)
     given: dict[str, Any] = {"epochs": 2, "lr": 1e-2, "settings": ["task.dropout=0"]}
     tables = [e[:2] for e in train], [e[:2] for e in dev]
@@ -223,12 +268,67 @@ def test_tune_chooses_by_default_and_its_model_predicts(tmp_path: Path) -> None:
     assert "counts of words" in str(again)
 
 
+def test_a_network_that_was_taken_alone_has_its_temperature(tmp_path: Path, few_fits: None) -> None:
+    run, train = make_run(tmp_path / "run"), [e[:2] for e in reviews(20, 1)]
+    settings = ['tune.strategy.candidates=["fine_tuned"]', "task.dropout=0"]
+    result = foreword.tune(run, train, train, name="a", epochs=1, lr=1e-2, settings=settings)
+    about = result.content["calibration"]
+    assert result.load().task.temperature == pytest.approx(about["temperatures"]["fine_tuned"])
+    assert about["error"] <= about["error_before"] + 0.1
+    assert "a temperature for each part" in " ".join(map(str, result.tables()))
+    assert any("no candidate counts words alone" in note for note in result.content["notes"])
+
+
+def test_a_label_that_a_fold_lacks_is_never_its_answer(tmp_path: Path, few_fits: None) -> None:
+    examples = [*tagged()[:10], Labelled("a\ntown", "other\nrare")]
+    given = material(tmp_path, "tag", examples, "encoder")
+    (trial,) = try_candidates(given, [FineTuned()], 1e6, 1)
+    assert trial.outputs is not None
+    assert trial.outputs.shape == (int(given.begins[-1]), 3)
+    assert (trial.outputs[-2:, 1] == UNSEEN).all()
+
+
+def test_a_chain_of_tags_is_the_most_likely_path_of_all(tmp_path: Path) -> None:
+    """Shares by the gradient are those of all paths, one by one; the tag after "cold" depends."""
+    sentences = [("cold\na", "x\nx"), ("warm\na", "y\ny"), ("fine\nthe\na", "y\nx\nx")] * 5
+    given = material(tmp_path, "tag", [Labelled(*each) for each in sentences], "encoder")
+    learned = ConditionalRandomField().fit(given, 1)
+    outputs = learned.outputs(given)
+    assert (outputs.argmax(axis=1) == given.targets).all()
+    scores = learned.words.linear(learned.words.counts.features(given.counted[4:7]))
+    paths = {
+        path: sum(scores[n, tag] for n, tag in enumerate(path))
+        + sum(learned.transitions[a, b] for a, b in pairwise(path))
+        for path in product(range(2), repeat=3)
+    }
+    total = np.logaddexp.reduce(list(paths.values()))
+    for place, tag in product(range(3), range(2)):
+        of_tag = [score for path, score in paths.items() if path[place] == tag]
+        assert outputs[4 + place, tag] == pytest.approx(
+            np.logaddexp.reduce(of_tag) - total, abs=1e-4
+        )
+
+
+def test_thresholds_are_those_of_the_answers_out_of_fold(tmp_path: Path) -> None:
+    given = material(tmp_path, "multilabel", several(), "encoder")
+    right = given.targets * 2 - 1.5  # right ones at 0.5, others at -1.5
+    task: Any = settled(given, right - 2)
+    assert task.judge.scores(right - 2, given.judged)["micro_f1"] == 1
+    assert len(task.thresholds) == len(given.labels)
+
+
+def test_texts_to_compare_need_scores() -> None:
+    pairs, bare = numbered(pairs=True), [e._replace(label="") for e in numbered(pairs=True)]
+    assert suits(Embed(), pairs) and not suits(Embed(), bare)
+    assert suits(Classify(), reviews(2, 1)) and not suits(TextToText(), reviews(2, 1))
+
+
 def test_an_average_is_no_network_to_export(tmp_path: Path) -> None:
     given = material(tmp_path, "classify", reviews(30, 1), "encoder")
     trials = try_candidates(given, [WordCounts()], 1e6, 1)
     parts = fit_parts(given, trials, 1, lambda *_: None)
     chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(), {})
-    with pytest.raises(UserError, match="an average of candidates, not one network; tune with"):
+    with pytest.raises(UserError, match="an average of candidates, without a network for hf"):
         foreword.export(tmp_path / "chosen", tmp_path / "out", format="hf")
 
 
@@ -246,3 +346,48 @@ def test_features_of_a_long_text_are_the_mean_of_its_windows(tmp_path: Path) -> 
     assert long.features.shape == short.features.shape
     alone = long.of(LabelledTexts.of(long.examples[3:4])).features
     np.testing.assert_allclose(long.features[3:4], alone, atol=1e-5)
+
+
+COUNTING = ["word_counts", "character_counts"]
+NETWORKS = {
+    "classify": ["log_count_ratios", "contrastive"],
+    "multilabel": ["log_count_ratios", "features_and_counts"],
+    "regress": ["pooled_features", "fine_tuned"],
+}
+
+
+@pytest.mark.parametrize("task", NETWORKS)
+def test_exported_counts_predict_without_foreword(tmp_path: Path, task: str) -> None:
+    names = [*COUNTING, *(n for n in NETWORKS[task] if n == "log_count_ratios")]
+    exported_predicts_the_same(tmp_path, task, names)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("task", NETWORKS)
+def test_exported_networks_predict_without_foreword(tmp_path: Path, task: str) -> None:
+    pytest.importorskip("onnxruntime", reason="requires foreword[onnx]")
+    exported_predicts_the_same(tmp_path, task, [COUNTING[0], *NETWORKS[task]])
+
+
+def exported_predicts_the_same(tmp_path: Path, task: str, names: list[str]) -> None:
+    given = material(tmp_path, task, FORMS[task], "encoder")
+    heat = 1.0 if task == "regress" else 2.0
+    parts = [
+        ChosenPart(
+            name, kinds.load("tuning/candidates", name)().fit(given, 1), 1 / len(names), heat
+        )
+        for name in names
+    ]
+    chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(), {})
+    foreword.export(tmp_path / "chosen", tmp_path / "out", format="onnx")
+    texts = [example.text for example in given.examples] + ["Unseen, of 2\tWORDS"]
+    code = "import json, sys; from predict import Average; "
+    code += "print(json.dumps(Average('.')(json.load(sys.stdin)).tolist()))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "out", input=json.dumps(texts),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    read = chosen_model.load(tmp_path / "chosen")
+    outputs = read.outputs(texts)
+    form = {"classify": lambda x: softmax(x, axis=1), "multilabel": expit, "regress": lambda x: x}
+    np.testing.assert_allclose(json.loads(run.stdout), form[task](outputs), atol=1e-4)

@@ -127,14 +127,14 @@ def test_thresholds_of_folds_are_those_of_other_folds(run: Path) -> None:
         (e.text, [name for name in ("day", "film", "lovely") if name in e.text.split()])
         for e in reviews(120, 3)
     ]
-    result = foreword.tune(run, sets, folds=3, name="sets", **FAST | {"epochs": 6})
+    how = {**FAST, "lr": 1e-2, "epochs": 3}
+    result = foreword.tune(run, sets, folds=3, name="sets", **how)
     saved = result.load("cpu")
     assert len(saved.task.thresholds) == 3
     assert saved.task.thresholds == tuple(result.content["calibration"]["thresholds"])
     plain = foreword.tune(
-        run, sets, folds=3, name="half", settings={"tune.calibrate": False},
-        **FAST | {"epochs": 6},
-    )  # fmt: skip
+        run, sets, folds=3, name="half", settings={"tune.calibrate": False}, **how
+    )
     assert plain.load("cpu").task.thresholds == ()
     assert result.rows[0]["micro_f1"] != plain.rows[0]["micro_f1"]
     assert np.sum(result.content["confusion"]) == 3 * 120

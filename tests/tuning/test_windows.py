@@ -239,6 +239,7 @@ LEARNERS: list[tuple[Any, Any, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.product(few=2)
 @pytest.mark.parametrize(("how", "strategy", "settings"), LEARNERS)
 def test_the_end_of_a_long_text_is_learned(
     tmp_path: Path, how: Any, strategy: Any, settings: dict[str, Any]

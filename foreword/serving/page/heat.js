@@ -25,7 +25,7 @@ export function heatPicture(weights) {
   const pen = canvas.getContext("2d");
   const image = pen.createImageData(size, size);
   weights.forEach((row, y) => row.forEach((weight, x) => {
-    image.data.set([36, 88, 197, Math.round(255 * Math.sqrt(weight))], 4 * (y * size + x));
+    image.data.set([84, 130, 232, Math.round(255 * Math.sqrt(weight))], 4 * (y * size + x));
   }));
   pen.putImageData(image, 0, 0);
   return canvas;

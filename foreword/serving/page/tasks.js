@@ -11,6 +11,7 @@ const only = { fields: [["text", "Text"]], words: ["text"] };
 const pair = { fields: [["text", "First text"], ["pair", "Second text"]], words: ["text", "pair"] };
 
 /** A task has
+ *    does                  what it is tuned to do
  *    fields(model)         what a person gives, [key, label] each, and of which words are left out
  *    row(model, values)    the row of /predict
  *    shares                whether it gives the probability of each label
@@ -18,8 +19,10 @@ const pair = { fields: [["text", "First text"], ["pair", "Second text"]], words:
  *    gold(label)           a label as it stands in a file or an example, as an answer has it
  *    right(answer, gold)   whether an answer is right; null where it is a number
  *    sure(answer)          how sure it is, 0 to 1; null if it does not say
- *    told(value)           an answer or label in words */
+ *    told(value)           an answer or label in words
+ *    beside(row)           label and answer of an example in words, for a table */
 const base = {
+  does: "sort texts",
   fields: (model) => (model.is_pair ? pair : only),
   row: (model, { text, pair: second }) => (model.is_pair ? [text, second] : text),
   shares: true,
@@ -27,6 +30,9 @@ const base = {
   right: (answer, gold) => answer.prediction === gold,
   sure: share,
   told: String,
+  beside({ gold, answer }) {
+    return [gold, answer.prediction].map((value) => (value === null ? "" : String(this.told(value))));
+  },
 };
 
 export const TASKS = {
@@ -36,6 +42,7 @@ export const TASKS = {
   },
   multilabel: {
     ...base,
+    does: "give labels",
     gold: (label) => [(Array.isArray(label) ? label : parsed(label))].flat().map(String).sort(),
     right: (answer, gold) => same([...answer.prediction].sort(), gold),
     told: (labels) => labels.join(", ") || "none",
@@ -47,6 +54,7 @@ export const TASKS = {
   },
   regress: {
     ...base,
+    does: "give a number",
     shares: false,
     gold: Number,
     right: () => null,
@@ -56,11 +64,18 @@ export const TASKS = {
   },
   tag: {
     ...base,
+    does: "tag words",
     fields: () => only,
     row: (model, { text }) => text,
     gold: (label) => (Array.isArray(label) ? label.map(String) : String(label).split("\n")),
     right: (answer, gold) => same(answer.prediction, gold),
     told: (labels) => labels.join(" "),
+    // Only the words whose tags differ.
+    beside: ({ text, gold, answer }) => {
+      const words = text.split(" "), tags = answer.prediction ?? [];
+      const wrong = [...words.keys()].filter((n) => gold[n] !== tags[n]);
+      return [gold, tags].map((each) => wrong.map((n) => `${words[n]} ${each[n] ?? "–"}`).join(", "));
+    },
     // The surest word with a tag, or the one that was chosen; its place moves with what is left out.
     target: (answer, model, chosen) => {
       const best = chosen ?? answer.prediction.reduce((a, label, n) =>
@@ -72,6 +87,7 @@ export const TASKS = {
   },
   span: {
     ...base,
+    does: "answer questions",
     fields: () => ({ fields: [["pair", "Question"], ["text", "Passage"]], words: ["pair", "text"] }),
     row: ({ columns }, { text, pair: question }) => ({ [columns.text]: text, [columns.pair]: question }),
     gold: (label) => {
@@ -87,6 +103,7 @@ export const TASKS = {
   },
   choice: {
     ...base,
+    does: "choose an option",
     fields: () => ({ fields: [["text", "Question"], ["pair", "Options, a line each"]], words: ["text"] }),
     row: ({ columns }, { text, pair: given }) => {
       const options = given.split("\n").filter((line) => line.trim());
@@ -104,6 +121,7 @@ export const TASKS = {
   },
   embed: {
     ...base,
+    does: "compare texts",
     shares: false,
     right: () => null,
     sure: () => null,
@@ -116,6 +134,7 @@ export const TASKS = {
 // What writes its answer has no probability: a word decides if without it another text is written.
 const writes = {
   ...base,
+  does: "write an answer",
   shares: false,
   sure: () => null,
   target: ({ prediction }) => ["another answer", (a) => (a.prediction === prediction ? 1 : 0)],
@@ -123,6 +142,7 @@ const writes = {
 
 const talks = {
   ...writes,
+  does: "answer messages",
   fields: () => ({ fields: [["text", "Message"]], words: ["text"] }),
   row: ({ columns }, { text }) => ({
     [columns.text]: columns.text === "prompt" ? text : [{ role: "user", content: text }],

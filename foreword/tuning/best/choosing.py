@@ -14,28 +14,25 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save as dumped
-from scipy.optimize import nnls
-from scipy.special import log_softmax
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
+from foreword.tuning.best.averages import average, best_weights, comparable, temperature_of
 from foreword.tuning.best.material import Material
-from foreword.tuning.calibration import fit_temperature
 from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 FOLDS, FOLDS_OF_MANY, MANY = 5, 3, 1_000  # examples from which fewer folds are enough
 LEAST_WEIGHT = 0.1  # a smaller part of the average is left out
-TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -177,8 +174,8 @@ def _tried(material: Material, candidate: Learner, seconds: float, seed: int) ->
             why = f"would take {needed / 60:.1f} min of {max(seconds, 0) / 60:.1f} min left"
             return CandidateTrial(candidate, seconds=spent, why_not=why)
     assert outputs is not None
-    scores = material.task.judge.scores(outputs, material.judged)
-    temperature = _temperature(material, outputs)
+    scores = settled(material, outputs).judge.scores(outputs, material.judged)
+    temperature = temperature_of(material, outputs)
     return CandidateTrial(candidate, outputs, scores, temperature, time.monotonic() - start)
 
 
@@ -193,9 +190,9 @@ def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
             f"strategy best, the default: {len(material)} training examples are too few to choose "
             f"on, which needs {count}; name another, such as --strategy full"
         )
-    labels = np.asarray([example.label for example in material.examples])
-    if not material.task.judge.has_classes:
+    if material.form == "sets" or not material.task.judge.has_classes:
         return list(KFold(count, shuffle=True, random_state=seed).split(rows))
+    labels = np.asarray([example.label for example in material.examples])
     _, which, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     is_single = (sizes == 1)[which]
     often = np.flatnonzero(~is_single)
@@ -212,43 +209,6 @@ def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
     ]
 
 
-def _temperature(material: Material, outputs: Array) -> float:
-    """Return the temperature of logits, fitted on the examples that have targets."""
-    if material.form == "number":
-        return 1.0
-    if material.form == "classes":
-        known = np.flatnonzero(material.targets >= 0)
-        return fit_temperature(outputs[known], material.targets[known])
-    return 1.0
-
-
-def log_shares(outputs: Array, temperature: float, material: Material) -> Array:
-    """Return the log-probability of each class, or of each option among those of its example.
-
-    Numbers are returned as they are.
-    """
-    if material.form == "number":
-        return outputs
-    if material.form == "classes":
-        return np.asarray(log_softmax(outputs / temperature, axis=1))
-    edges = material.begins
-    shares = [log_softmax(outputs[a:b], axis=0) for a, b in pairwise(edges)]
-    return np.concatenate(shares)
-
-
-def average(parts: Sequence[tuple[Array, float]], form: str) -> Array:
-    """Return the weighted mean of probabilities, as their logarithm, or of numbers.
-
-    Args:
-        parts: what `log_shares` returned, and the weight of each.
-        form: the form of the outputs.
-    """
-    if form == "number":
-        return np.asarray(sum(weight * outputs for outputs, weight in parts))
-    mean: Any = sum(weight * np.exp(shares) for shares, weight in parts)
-    return np.asarray(np.log(np.maximum(mean, TINY)))
-
-
 def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
     """Return the trials with the weights of the best average; small ones are left out."""
     tried = [n for n, trial in enumerate(trials) if trial.outputs is not None]
@@ -256,13 +216,13 @@ def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[Candi
         reasons = "; ".join(f"{trial.candidate.title}: {trial.why_not}" for trial in trials)
         raise UserError(f"strategy best: no candidate could be tried ({reasons})")
     shares = [
-        log_shares(trial.outputs, trial.temperature, material)
+        comparable(trial.outputs, trial.temperature, material)
         for trial in trials
         if trial.outputs is not None
     ]
     kept = list(range(len(shares)))
     while True:
-        weights = _weights([shares[k] for k in kept], material)
+        weights = best_weights([shares[k] for k in kept], material)
         strong = [k for k, weight in zip(kept, weights, strict=True) if weight >= LEAST_WEIGHT]
         if len(strong) == len(kept) or not strong:
             break
@@ -271,27 +231,31 @@ def weighted(material: Material, trials: Sequence[CandidateTrial]) -> list[Candi
     return [replace(trial, weight=found.get(n, 0.0)) for n, trial in enumerate(trials)]
 
 
-def _weights(shares: Sequence[Array], material: Material) -> Array:
-    """Return the weights, shares of 1, of the average that fits the targets best."""
-    if material.form == "number":
-        columns = np.stack([outputs[:, 0] for outputs in shares], axis=1)
-        targets = material.targets.astype(np.float64)
-        strong = 1e3 * float(np.abs(targets).max() + 1) * len(targets)  # that they sum to 1
-        rows = np.concatenate([columns, np.full((1, len(shares)), strong)])
-        weights, _ = nnls(rows, np.append(targets, strong))
-        return np.asarray(weights / max(weights.sum(), TINY))
-    # The probability of the right answer by each candidate; then expectation-maximisation.
+def averaged_trials(material: Material, trials: Sequence[CandidateTrial]) -> Array:
+    """Return the average of the trials with weights, out of fold."""
+    parts = [
+        (comparable(trial.outputs, trial.temperature, material), trial.weight)
+        for trial in trials
+        if trial.outputs is not None and trial.weight > 0
+    ]
+    return average(parts, material)
+
+
+def settled(material: Material, outputs: Array) -> Task:
+    """Return the task with the thresholds of its answers that outputs out of fold decide.
+
+    Classes have none: of those the likeliest is taken.
+    """
+    task = material.task
     if material.form == "classes":
-        known = np.flatnonzero(material.targets >= 0)
-        right = np.stack([np.exp(s[known, material.targets[known]]) for s in shares], axis=1)
-    else:
-        known = np.flatnonzero(material.targets > 0)
-        right = np.stack([np.exp(s[known, 0]) for s in shares], axis=1)
-    weights = np.full(len(shares), 1 / len(shares))
-    for _ in range(200):
-        each = right * weights + TINY
-        weights = (each / each.sum(axis=1, keepdims=True)).mean(axis=0)
-    return np.asarray(weights)
+        return task
+    return replace(task, **answer_settings(task, outputs, material.judged))
+
+
+def answer_settings(task: Task, outputs: Array, targets: Any) -> dict[str, Any]:
+    """Return the settings that make answers of outputs, chosen or fitted on these."""
+    fitted = task.answers.fitted(outputs, targets) if task.answers.fits else {}
+    return {**task.judge.chosen(outputs, targets), **fitted}
 
 
 def fit_parts(
@@ -302,7 +266,9 @@ def fit_parts(
     parts = []
     for number, trial in enumerate(chosen):
         report(number, len(chosen), f"{trial.candidate.title}, on all examples")
-        fitted = trial.candidate.fit(material, seed)
+        assert trial.outputs is not None
+        settings = answer_settings(material.task, trial.outputs, material.judged)
+        fitted = trial.candidate.fit(material, seed).answering(settings)
         name = kinds.name_of(trial.candidate)
         parts.append(ChosenPart(name, fitted, trial.weight, trial.temperature))
     return parts

@@ -19,8 +19,9 @@ import torch
 from foreword.disk import atomic, manifest, stored
 from foreword.runs.run_folder import open_run
 from foreword.settings import kinds
-from foreword.tables.examples import LabelledTexts
-from foreword.tuning.best.choosing import ChosenPart, average, log_shares
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tuning.best.averages import average, comparable
+from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.encoded import by_example, cut_count
@@ -84,7 +85,10 @@ class ChosenModel(Predictor):
     @property
     def width(self) -> int:
         """The number of outputs of a text."""
-        return len(self.labels) if self.material.form == "classes" else 1
+        if self.material.form == "vectors":
+            text = LabelledTexts.of([Labelled("")])
+            return int(averaged(self.parts, self.material.of(text)).shape[1])
+        return len(self.labels) if self.material.form in ("classes", "sets") else 1
 
     def compute(
         self, examples: LabelledTexts, done: Callable[[int], None] = lambda count: None
@@ -92,8 +96,9 @@ class ChosenModel(Predictor):
         """Return the average for each example, and how many were cut to the networks' length."""
         results: list[ExampleOutputs] = []
         cut = 0
-        for start in range(0, len(examples), CHUNK):
-            material = self.material.of(examples[start : start + CHUNK])
+        chunk = CHUNK // 8 if self.task.needs.reads_tokens else CHUNK
+        for start in range(0, len(examples), chunk):
+            material = self.material.of(examples[start : start + chunk])
             outputs = averaged(self.parts, material).astype(np.float32)
             results += by_example(material.examples, material.encoded, outputs)
             cut += cut_count(material.encoded)
@@ -102,12 +107,12 @@ class ChosenModel(Predictor):
 
 
 def averaged(parts: Sequence[ChosenPart], material: Material) -> Array:
-    """Return the average of the parts' outputs, (outputs, labels): logits, or numbers."""
+    """Return the average of the parts' outputs, as `Fitted.outputs` returns those of each."""
     outputs = [
-        (log_shares(part.fitted.outputs(material), part.temperature, material), part.weight)
+        (comparable(part.fitted.outputs(material), part.temperature, material), part.weight)
         for part in parts
     ]
-    return average(outputs, material.form)
+    return average(outputs, material)
 
 
 def save(

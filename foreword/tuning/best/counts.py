@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +26,7 @@ from foreword.types import Array
 
 Grams = Literal["words", "characters"]
 Weighting = Literal["tf_idf", "log_count_ratios"]
+HASHED = 2_048  # columns of hashed counts
 MOST = 300_000  # features, the most frequent; character n-grams of much text are millions
 FILE, ARRAYS = "counts.json", "counts.safetensors"
 
@@ -92,7 +96,7 @@ class Counts:
             frequency = np.bincount(counts.indices, minlength=counts.shape[1])
             scale = np.log((1 + counts.shape[0]) / (1 + frequency)) + 1
         else:
-            scale = _log_ratios(counts, material.targets, len(material.labels))
+            scale = np.stack([_log_ratios(counts, is_in) for is_in in _by_label(material)])
         made = cls(grams, longest, weighting, vocabulary, scale.astype(np.float32))
         return made, made._weighted(counts)
 
@@ -116,18 +120,40 @@ class Counts:
         norms = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
         return csr_matrix(counts.multiply(1 / np.maximum(norms, 1e-12)[:, None]))
 
+    def hashed(self, counted: Sequence[Labelled | list[str]]) -> Array:
+        """Return vectors of texts whose cosines are about those of their weighted counts.
 
-def _log_ratios(counts: Any, targets: Array, classes: int) -> Array:
-    """Return the log-count ratio of each feature for each class, (classes, columns)."""
-    is_there = counts > 0
-    rows = []
-    for label in range(classes):
-        has, others = (
-            np.asarray(is_there[np.flatnonzero(of)].sum(axis=0)).ravel() + 1.0
-            for of in (targets == label, targets != label)
-        )
-        rows.append(np.log((has / has.sum()) / (others / others.sum())))
-    return np.stack(rows)
+        N-grams that have no column weigh as much as the rarest.
+
+        Returns:
+            (texts, `HASHED`) float32.
+        """
+        scale = dict(zip(self.vocabulary, self.scale.tolist(), strict=True))
+        rarest = max(scale.values(), default=1.0)
+        vectors = np.zeros((len(counted), HASHED), np.float32)
+        for vector, one in zip(vectors, counted, strict=True):
+            for gram, count in Counter(grams_of(one, self.grams, self.longest)).items():
+                number = zlib.crc32(gram.encode())
+                sign = 1 if number >> 31 else -1
+                vector[number % HASHED] += sign * (1 + math.log(count)) * scale.get(gram, rarest)
+        return vectors
+
+
+def _by_label(material: Material) -> list[Array]:
+    """Return for each label which examples have it, (examples,) bool."""
+    targets = material.targets
+    if material.form == "sets":
+        return list(targets.T > 0)
+    return [targets == label for label in range(len(material.labels))]
+
+
+def _log_ratios(counts: Any, is_in: Array) -> Array:
+    """Return the log-count ratio of each feature for a class, (columns,)."""
+    has, others = (
+        np.asarray((counts > 0)[np.flatnonzero(of)].sum(axis=0)).ravel() + 1.0
+        for of in (is_in, ~is_in)
+    )
+    return np.asarray(np.log((has / has.sum()) / (others / others.sum())))
 
 
 @dataclass(frozen=True)
@@ -136,11 +162,11 @@ class FittedCounts(Fitted):
 
     Attributes:
         counts: the features.
-        linear: the model.
+        linear: the model; None for texts to compare, whose vectors are the hashed counts.
     """
 
     counts: Counts
-    linear: LinearMap
+    linear: LinearMap | None
 
     @classmethod
     def fit(
@@ -152,24 +178,22 @@ class FittedCounts(Fitted):
         """Learn from examples, whose counts are given."""
         made, x = counts
         form, targets, classes = material.form, material.targets, len(material.labels)
+        if form == "vectors":
+            return cls(made, None)
         if made.weighting == "tf_idf":
             return cls(made, fit_linear(x, targets, form, classes, inverse_penalties))
         # Each class against the others, its features scaled by its own ratios.
         weights, biases = [], []
-        for label in range(classes):
-            one = fit_linear(
-                x.multiply(made.scale[label]).tocsr(),
-                np.where(targets < 0, targets, targets == label),
-                form,
-                2,
-                inverse_penalties,
-            )
-            weights.append((one.weights[:, 1] - one.weights[:, 0]) * made.scale[label])
-            biases.append(one.bias[1] - one.bias[0])
+        for scale, is_in in zip(made.scale, _by_label(material), strict=True):
+            one = fit_linear(x.multiply(scale).tocsr(), is_in, "sets", 1, inverse_penalties)
+            weights.append(one.weights[:, 0] * scale)
+            biases.append(one.bias[0])
         return cls(made, LinearMap(np.stack(weights, axis=1), np.asarray(biases)))
 
     def outputs(self, material: Material) -> Array:
         """Return the outputs of the counts."""
+        if self.linear is None:
+            return self.counts.hashed(material.counted)
         return self.linear(self.counts.features(material.counted))
 
     def save(self, folder: Path) -> None:
@@ -177,7 +201,8 @@ class FittedCounts(Fitted):
         folder.mkdir()
         about = {name: getattr(self.counts, name) for name in ("grams", "longest", "weighting")}
         stored.write(folder / FILE, {**about, "vocabulary": list(self.counts.vocabulary)})
-        arrays = {"scale": self.counts.scale, **self.linear._asdict()}
+        arrays = {"scale": self.counts.scale}
+        arrays |= {} if self.linear is None else self.linear._asdict()
         save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, folder / ARRAYS)
 
     @classmethod
@@ -188,4 +213,5 @@ class FittedCounts(Fitted):
             about["grams"], about["longest"], about["weighting"], about["vocabulary"],
             arrays["scale"],
         )  # fmt: skip
-        return cls(counts, LinearMap(arrays["weights"], arrays["bias"]))
+        linear = LinearMap(arrays["weights"], arrays["bias"]) if "bias" in arrays else None
+        return cls(counts, linear)

@@ -1,4 +1,4 @@
-"""LinearMap models of arrays: logistic regression for classes and options, ridge for numbers."""
+"""Linear models of arrays: logistic regression for classes, sets and options, ridge for numbers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from foreword.types import Array
 
 FOLDS = 3
 MOST_CHOSEN_ON = 5_000  # outputs; with more, choosing a penalty takes minutes and gains little
+MOST_OPTIONS = 20_000  # of which those that are not right are drawn, if there are more
 UNSEEN = -20.0  # the logit of a class that no example has
 
 
@@ -44,24 +45,33 @@ def fit_linear(
 
     Args:
         x: features, dense or sparse, (rows, features). Dense ones are standardised.
-        targets: a class, below 0 for none; a number; or 0 or 1 for each option; (rows,).
+        targets: a class, below 0 for none; a number; or 0 or 1 for each label or option; (rows,) or
+            (rows, columns). Of vectors to compare none are read.
         form: the form of the outputs.
         classes: number of classes.
         inverse_penalties: scikit-learn's C, to choose from; the middle one if examples are too few
             or too many to choose.
     """
-    known = targets >= 0 if form == "classes" else np.ones(len(targets), bool)
+    known = targets >= 0 if form == "classes" else np.ones(x.shape[0], bool)
+    if form == "options" and x.shape[0] > MOST_OPTIONS:
+        drawn = np.random.default_rng(1).random(len(known)) < MOST_OPTIONS / len(known)
+        known = np.asarray(drawn | targets.reshape(len(targets), -1).any(axis=1))
     x, targets = x[np.flatnonzero(known)], targets[known]
     mean, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
     if not issparse(x):
         mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
         x = (x - mean) / scale
-    if form == "number":
+    if form == "vectors":
+        weights, bias = np.eye(x.shape[1]), np.zeros(x.shape[1])
+    elif form == "number":
         weights, bias = _ridge(x, targets, inverse_penalties)
-    else:
+    elif form == "classes":
         weights, bias = _logistic(x, targets.astype(np.int64), inverse_penalties)
-        if form == "classes":
-            weights, bias = _of_all(weights, bias, np.unique(targets), classes)
+        weights, bias = _of_all(weights, bias, np.unique(targets), classes)
+    else:
+        columns = targets.reshape(len(targets), -1).T.astype(np.int64)
+        models = [_yes_or_no(x, column, inverse_penalties) for column in columns]
+        weights, bias = (np.concatenate(part, axis=-1) for part in zip(*models, strict=True))
     weights = weights / scale[:, None]
     return LinearMap(weights.astype(np.float32), (bias - mean @ weights).astype(np.float32))
 
@@ -89,6 +99,13 @@ def _logistic(x: Any, targets: Array, inverse_penalties: Sequence[float]) -> tup
         model.fit(x, targets)
     best = getattr(model, "best_estimator_", model)
     return best.coef_.T, best.intercept_
+
+
+def _yes_or_no(x: Any, targets: Array, inverse_penalties: Sequence[float]) -> tuple[Array, Array]:
+    """Return weights and bias of yes; if all answers are the same, that it is all but certain."""
+    if targets.min() == targets.max():
+        return np.zeros((x.shape[1], 1)), np.asarray([-UNSEEN if targets[0] else UNSEEN])
+    return _logistic(x, targets, inverse_penalties)
 
 
 def _of_all(weights: Array, bias: Array, seen: Array, classes: int) -> tuple[Array, Array]:

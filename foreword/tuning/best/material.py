@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import EncodedExample, OutputForm, Task
+from foreword.tuning.tasks._contract import EncodedExample, OutputForm, Task, texts_of
+from foreword.tuning.tasks.classify import Classify
 from foreword.types import Array
 
 
@@ -105,15 +107,29 @@ class Material:
 
     @cached_property
     def targets(self) -> Array:
-        """The target of each output, (outputs,): a class (below 0 for none), a number, 0 or 1."""
+        """The target of each output, (outputs,) or (outputs, columns).
+
+        A class (below 0 for none), a number, 0 or 1; of a text to compare what `embed` has.
+        """
         targets = self.judged
         arrays = getattr(targets, "arrays", targets)
-        return np.concatenate(arrays) if isinstance(arrays, list) else np.asarray(arrays)
+        if isinstance(arrays, list):
+            return np.concatenate(arrays)
+        return np.asarray(arrays).reshape(len(arrays), -1) if self.form == "sets" else arrays
+
+    @property
+    def groups(self) -> Array:
+        """Where the outputs of which one is right begin, and the last end, (groups + 1,)."""
+        if self.task.needs.loss_unit == "example":
+            return self.begins
+        return np.concatenate([[0], output_counts(self.encoded).cumsum()])
 
     @cached_property
     def counted(self) -> list[Labelled | list[str]]:
         """What is counted for each output: a text, a pair, or a list of named features."""
-        return [one for e in self.examples for one in self.task.reader.counted(e)]
+        counted, inputs = self.task.reader.counted, pairwise(first_inputs(self.encoded))
+        of_each = zip(self.examples, inputs, strict=True)
+        return [one for e, (a, b) in of_each for one in counted(e, self.encoded[a:b])]
 
     @property
     def has_features(self) -> bool:
@@ -130,6 +146,8 @@ class Material:
         """
         if self.whole is not None:
             return self.whole[0].features[self.whole[0].outputs_of(self.whole[1])]
+        if self.task.reader.compares_texts:
+            return self._texts(self._read)
         parts = [self._features(self.examples, self.encoded)]
         if self.is_of_pairs:
             first = self._texts([e._replace(pair=None) for e in self.examples])
@@ -140,24 +158,40 @@ class Material:
     @property
     def is_of_pairs(self) -> bool:
         """Whether each example is a pair of texts."""
-        return self.task.reader.takes_texts and self.examples[0].pair is not None
+        reader = self.task.reader
+        is_one_text = reader.takes_texts and not reader.compares_texts
+        return is_one_text and self.examples[0].pair is not None
+
+    @property
+    def _read(self) -> LabelledTexts:
+        """The examples, or each of their texts where two are compared."""
+        if not self.task.reader.compares_texts:
+            return self.examples
+        return LabelledTexts.of(Labelled(text) for e in self.examples for text in texts_of(e))
 
     def _texts(self, examples: Sequence[Labelled]) -> Array:
         texts = LabelledTexts.of(examples)
         task = self._features_read[0]
         return self._features(texts, task.encode(texts, self.trained.tokenizer, self.template))
 
-    @cached_property
-    def _features_read(self) -> tuple[Task, PooledExamples]:
-        """The task that reads features, and the examples as it reads them."""
+    @property
+    def features_task(self) -> Task:
+        """The task as it reads features: the mean of the states of all layers."""
         known = {field.name for field in fields(self.task)}
         wanted: dict[str, Any] = {"mix_layers": True, "hidden_layer": None}
         if self.template.start is not None:
             wanted = {"hidden_layer": None}  # the decoder's first token has one layer's state
         elif "pooling" in known:
             wanted["pooling"] = "mean"
-        task = replace(self.task, **{n: v for n, v in wanted.items() if n in known})
-        return task, self._packed(task.encode(self.examples, self.trained.tokenizer, self.template))
+        if self.task.reader.compares_texts:
+            return Classify(pooling="mean", mix_layers=self.template.start is None)
+        return replace(self.task, **{n: v for n, v in wanted.items() if n in known})
+
+    @cached_property
+    def _features_read(self) -> tuple[Task, PooledExamples]:
+        """The task that reads features, and the examples as it reads them."""
+        task = self.features_task
+        return task, self._packed(task.encode(self._read, self.trained.tokenizer, self.template))
 
     def _packed(self, encoded: Sequence[EncodedExample]) -> PooledExamples:
         counts = output_counts(encoded)[first_windows(encoded)[:-1]]

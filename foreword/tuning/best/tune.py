@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from foreword.tuning.best.choosing import (
     CandidateTrial,
     ChosenPart,
     TrialStore,
+    averaged_trials,
     fit_parts,
+    settled,
     try_candidates,
 )
 from foreword.tuning.best.material import Material, material_of
-from foreword.tuning.calibration import calibration_error
+from foreword.tuning.calibration import BINS, calibration_error
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
@@ -33,7 +36,7 @@ from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
-from foreword.tuning.scores import MeanScore, Scores, as_gain, single
+from foreword.tuning.scores import MeanScore, Scores, as_gain, by_label, single
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tuned import TunedOn
@@ -118,14 +121,20 @@ class _Run:
         dev: Material,
         extra: Mapping[str, Material],
     ) -> None:
-        self.material, self.trials, self.parts = material, trials, parts
-        judge = material.task.judge
+        task = settled(material, averaged_trials(material, trials))
+        self.material, self.trials, self.parts = replace(material, task=task), trials, parts
+        judge = task.judge
         self.answers: dict[str, Array] = {NAME: chosen_model.averaged(parts, dev)}
         self.scores = {NAME: judge.scores(self.answers[NAME], dev.judged)}
         for name, part in extra.items():
             of_part = judge.scores(chosen_model.averaged(parts, part), part.judged)
             self.scores[NAME] |= {f"{name}_{metric}": score for metric, score in of_part.items()}
         if counting is not None:
+            judge = next(
+                settled(material, trial.outputs).judge
+                for trial in trials
+                if trial.outputs is not None and kinds.name_of(trial.candidate) == counting.name
+            )
             self.answers[COUNTING] = counting.fitted.outputs(dev)
             self.scores[COUNTING] = judge.scores(self.answers[COUNTING], dev.judged)
 
@@ -151,7 +160,8 @@ def _content(
     trained: TrainedModel, job: TuneJob, drawn: DrawnExamples, dev: Material, runs: Sequence[_Run]
 ) -> dict[str, Any]:
     """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
-    settings, task, first = job.variants[0], job.task, runs[0]
+    settings, first = job.variants[0], runs[0]
+    task = first.material.task
     start = start_name(trained)
     rows = [
         Scores(
@@ -202,6 +212,7 @@ def _content(
         "max_tokens": dev.template.length,
         "labels": dev.labels,
         **({} if confusion is None else {"confusion": confusion}),
+        **({"by_label": labels} if (labels := by_label(dev.labels, confusion)) else {}),
         **_calibration(first, dev),
         "margins": margins(correct),
         "epochs": [],
@@ -221,7 +232,8 @@ def _candidate(trial: CandidateTrial) -> dict[str, Any]:
 def _notes(run: _Run) -> list[str]:
     """Return what a reader of the scores has to know of the choice, a line each."""
     notes = []
-    if all(trial.candidate.reads_model for trial in run.trials if trial.outputs is not None):
+    tried = [trial for trial in run.trials if trial.outputs is not None]
+    if all(trial.candidate.reads_model for trial in tried):
         notes.append("no candidate counts words alone: there is nothing to be worth more than")
     if not any(_reads_model(part) for part in run.parts):
         notes.append("all that was taken counts words: nothing that reads the model added to it")
@@ -232,10 +244,31 @@ def _reads_model(part: ChosenPart) -> bool:
     return bool(kinds.load("tuning/candidates", part.name).reads_model)
 
 
-def _calibration(run: _Run, dev: Material) -> dict[str, float]:
-    """Return the expected calibration error on the dev examples, of classes."""
-    if dev.form != "classes":
+def _calibration(run: _Run, dev: Material) -> dict[str, Any]:
+    """Return the expected calibration error on the dev examples, and out of fold before and after.
+
+    Before: without the temperatures. Only classes and sets of labels have probabilities.
+    """
+    material = run.material
+    if dev.form not in ("classes", "sets"):
         return {}
-    known = np.flatnonzero(dev.targets >= 0)
-    shares = softmax(run.answers[NAME][known], axis=1)
-    return {"calibration_error": calibration_error(shares, dev.targets[known])}
+    raw = [replace(trial, temperature=1.0) for trial in run.trials]
+    before, after = (averaged_trials(material, trials) for trials in (raw, run.trials))
+    about = {
+        "on": "folds",
+        "examples": len(material),
+        "temperatures": {part.name: part.temperature for part in run.parts},
+        "error_before": _error(replace(material, task=dev.task), before),
+        "error": _error(material, after),
+        "bins": BINS,
+    }
+    of_dev = _error(replace(dev, task=material.task), run.answers[NAME])
+    return {"calibration_error": of_dev, "calibration": about}
+
+
+def _error(material: Material, outputs: Array) -> float:
+    """Return the expected calibration error of outputs."""
+    if material.form == "sets":
+        return material.task.answers.calibration_error(outputs, material.judged)
+    known = np.flatnonzero(material.targets >= 0)
+    return calibration_error(softmax(outputs[known], axis=1), material.targets[known])

@@ -7,9 +7,10 @@ that predict best; see `foreword.tuning.best.choosing`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Ranged
@@ -24,9 +25,15 @@ class Fitted(ABC):
     def outputs(self, material: Material) -> Array:
         """Return the outputs for examples, (outputs, labels) float64, each by itself.
 
-        Those of classes are logits, of numbers the number (outputs, 1), of options a score each
-        (outputs, 1).
+        Those of classes and of sets of labels are logits, of numbers the number (outputs, 1), of
+        options a score each (outputs, 1), of positions one as start and one as end (outputs, 2),
+        of texts to compare a vector each.
         """
+
+    def answering(self, settings: Mapping[str, Any]) -> Fitted:
+        """Return the same, to be saved with these settings of the task's answers."""
+        del settings
+        return self
 
     @abstractmethod
     def save(self, folder: Path) -> None:

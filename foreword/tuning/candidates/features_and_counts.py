@@ -19,6 +19,7 @@ from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.types import Array
 
 INVERSE_PENALTIES = (0.1, 1.0, 10.0)
+MOST_OUTPUTS = 100_000  # words or tokens, whose features and counts are sparse together
 SCALES = "scales.safetensors"
 
 
@@ -38,8 +39,9 @@ class FittedBoth(Fitted):
 
     def outputs(self, material: Material) -> Array:
         """Return the outputs of counts and features."""
-        counts = self.words.counts.features(material.counted)
-        return self.words.linear(_joined(counts, material.features, self.mean, self.scale))
+        counts, linear = self.words.counts.features(material.counted), self.words.linear
+        assert linear is not None
+        return linear(_joined(counts, material.features, self.mean, self.scale))
 
     def save(self, folder: Path) -> None:
         """Write the counts, the linear model and the scales of the features."""
@@ -61,7 +63,11 @@ class FeaturesAndCounts(Learner):
 
     def unsuited(self, material: Material) -> str:
         """All features have to fit in memory."""
-        return "" if material.has_features else "the features do not fit in memory"
+        if material.form == "vectors":
+            return "vectors of both stand side by side anyway"
+        if len(material.targets) > MOST_OUTPUTS or not material.has_features:
+            return "the features do not fit in memory"
+        return ""
 
     def fit(self, material: Material, seed: int) -> FittedBoth:
         """Compute features and counts, and fit the regression."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count, Positive
 from foreword.tables.examples import LabelledTexts
+from foreword.tuning.best.linear import UNSEEN
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.job import Examples, TuneJob
@@ -60,9 +62,21 @@ class FittedNetwork(Fitted):
         return cls(load_tuned(folder, trained.device.type))
 
     def outputs(self, material: Material) -> Array:
-        """Return what the network computes."""
+        """Return what the network computes; a label that no example had is never likely."""
         results = self.tuned.outputs_of(material.examples)
-        return np.concatenate([result.outputs for result in results]).astype(np.float64)
+        outputs = np.concatenate([result.outputs for result in results]).astype(np.float64)
+        if material.form not in ("classes", "sets") or self.tuned.labels == material.labels:
+            return outputs
+        of_all = np.full((len(outputs), len(material.labels)), UNSEEN)
+        of_all[:, [material.labels.index(label) for label in self.tuned.labels]] = outputs
+        return of_all
+
+    def answering(self, settings: Mapping[str, Any]) -> FittedNetwork:
+        """Return the network, whose own answers have these settings."""
+        assert self.result is not None
+        return replace(
+            self, result=replace(self.result, task=replace(self.result.task, **settings))
+        )
 
     def save(self, folder: Path) -> None:
         """Write a tuned model."""

@@ -35,7 +35,7 @@ class LogCountRatios(Learner):
 
     def unsuited(self, material: Material) -> str:
         """Ratios are of classes."""
-        if material.form != "classes" or isinstance(material.counted[0], list):
+        if material.form not in ("classes", "sets") or isinstance(material.counted[0], list):
             return "for texts with classes alone"
         return "" if len(material.labels) <= MOST_CLASSES else f"more than {MOST_CLASSES} classes"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import Count, LearningRateOrZero, Positive
+from foreword.tables.examples import Labelled
 from foreword.tuning.network import Network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies._depth import rate_by_width
@@ -16,6 +18,7 @@ CANDIDATES = (
     "word_counts",
     "character_counts",
     "log_count_ratios",
+    "conditional_random_field",
     "pooled_features",
     "features_and_counts",
     "contrastive",
@@ -23,9 +26,10 @@ CANDIDATES = (
 )
 
 
-def suits(task: Task) -> bool:
-    """Return whether a task's outputs are those that candidates learn."""
-    return task.needs.outputs is not None
+def suits(task: Task, train: Sequence[Labelled] = ()) -> bool:
+    """Return whether candidates learn such outputs, and have labels to be judged by."""
+    has_labels = all(example.label for example in train) or not task.reader.compares_texts
+    return task.needs.outputs is not None and has_labels
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,8 @@ class Best(Strategy):
     Counts of words and of characters, regression on the model's states, both together, and
     fine-tuning are each cross-validated; the average of their answers that predicts the labels best
     is kept, and each of its parts learns from all examples. Counting is a candidate, so that what
-    is kept is not behind it but by chance. For `classify`, `regress`, `tag` and `choice`; it is
-    their default.
+    is kept is not behind it but by chance. It is the default of `classify` (also with several
+    labels a text), `regress`, `tag`, `span`, `choice`, and of `embed` with scores.
 
     Attributes:
         minutes: a candidate that would not be done by then is left out.

@@ -33,7 +33,7 @@ START, END = "start", "end"  # columns: the first character in the text, and the
 ENTITIES = "entities"  # the column of named entities, with the same of each
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
-OutputForm = Literal["classes", "number", "options"]
+OutputForm = Literal["classes", "sets", "number", "options", "vectors"]
 Labels = tuple[str, ...]
 Confusion = list[list[Any]]  # whole numbers
 
@@ -77,6 +77,7 @@ class EncodedExample:
 
 
 Inputs = Sequence[EncodedExample]
+Counted = Callable[[Labelled, Inputs], Sequence[Labelled | list[str]]]
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _as_written(label: str) -> Labels:
     return (label,)
 
 
-def _as_it_is(example: Labelled) -> Sequence[Labelled | list[str]]:
+def _as_it_is(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
     return [example]
 
 
@@ -145,8 +146,8 @@ class RowReader:
             whether the backbone has dropout in training.
         labels_of: returns the labels of an example, of which draws and folds keep the proportions,
             given its label as written.
-        counted: returns for each output of an example what words are counted of: a text, a pair, or
-            a list of features that have names of their own.
+        counted: returns for each output of an example what words are counted of, given its inputs
+            too: a text, a pair, or a list of features that have names of their own.
     """
 
     read: ReadExample = example_of
@@ -157,7 +158,7 @@ class RowReader:
     to_predict: Callable[[Columns], Columns] = _except_label
     to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
     labels_of: Callable[[str], Labels] = _as_written
-    counted: Callable[[Labelled], Sequence[Labelled | list[str]]] = _as_it_is
+    counted: Counted = _as_it_is
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,9 @@ class Needs:
         special_tokens: tokens that inputs have beside the texts; a tokenizer that lacks one gets
             it.
         decoder_tokens: the same for a model that continues text alone.
-        outputs: what the outputs are, for learners that are no networks: logits of `classes`, a
-            `number`, or a score of each of an example's `options`; None for another form.
+        outputs: what the outputs are, for learners that are no networks: logits of `classes`, or of
+            each label of `sets`; a `number`; scores of each of the `options`, of which one of each
+            example or input (`loss_unit`) is right; `vectors` to compare; None for another form.
     """
 
     reads_tokens: bool = False
@@ -410,12 +412,17 @@ class LabelAnswers(Answers):
         return {"threshold": threshold}
 
 
+def texts_of(example: Labelled) -> tuple[str, ...]:
+    """Return the text of an example, or both of a pair."""
+    return (example.text,) if example.pair is None else (example.text, example.pair)
+
+
 def _example_of_texts(text: str, pair: str | None) -> Labelled:
     return Labelled(text, pair=pair)
 
 
 def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    return [(example.text,) if example.pair is None else (example.text, example.pair)]
+    return [texts_of(example)]
 
 
 def _logits(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:

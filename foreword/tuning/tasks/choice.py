@@ -56,7 +56,7 @@ def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     return [(first, option) for option in question.options]
 
 
-def _counted(example: Labelled) -> Sequence[Labelled | list[str]]:
+def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
     """Return a pair of context and question, and the option, for each option."""
     return [Labelled(first, pair=option) for first, option in _texts_of(example)]
 

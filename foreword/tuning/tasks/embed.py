@@ -34,6 +34,7 @@ from foreword.tuning.tasks._contract import (
     Targets,
     Task,
     shortest,
+    texts_of,
 )
 from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
@@ -62,6 +63,11 @@ def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
             "text apart, and this model has none; add --set tune.dropout=0.1"
         )
     return LabelledTexts.of(example._replace(pair=example.text) for example in train)
+
+
+def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
+    """Return each text."""
+    return [Labelled(text) for text in texts_of(example)]
 
 
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
@@ -169,6 +175,7 @@ class Embed(Task):
         ),
         compares_texts=True,
         to_train=_pairs,
+        counted=_counted,
     )
     exports: ClassVar[Exports] = Exports(
         "TextEncoding",
@@ -186,7 +193,7 @@ class Embed(Task):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reads_tokens=True, loss_unit="batch", windows=self.windows)
+        return Needs(reads_tokens=True, loss_unit="batch", windows=self.windows, outputs="vectors")
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return nothing: vectors have no labels."""
@@ -200,10 +207,7 @@ class Embed(Task):
 
         def encoded() -> Iterator[EncodedExample]:
             for chunk in batched(examples):
-                texts = [
-                    (example.text,) if example.pair is None else (example.text, example.pair)
-                    for example in chunk
-                ]
+                texts = [texts_of(example) for example in chunk]
                 ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
                 for group in texts:
                     for number in range(len(group)):

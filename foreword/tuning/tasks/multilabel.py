@@ -35,6 +35,7 @@ from foreword.tuning.tasks._contract import (
     Inputs,
     Judge,
     Labels,
+    OutputForm,
     RowReader,
     probability_columns,
     shortest,
@@ -111,6 +112,7 @@ class Multilabel(PooledTask):
         "applies no threshold",
         problem_type="multi_label_classification",
     )
+    output_form: ClassVar[OutputForm | None] = "sets"
 
     weights: Weights = ()
     thresholds: tuple[OpenShare, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -19,6 +20,7 @@ from foreword.tables.columns import PREDICTION, Columns, text_of
 from foreword.tables.examples import Labelled, Repaired, batched
 from foreword.tables.squad import NEAR, PASSAGE, located, read_answers
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.words import split
 from foreword.tuning.encoded import EncodedTexts, by_example
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
@@ -34,6 +36,7 @@ from foreword.tuning.tasks._contract import (
     Judge,
     Labels,
     Needs,
+    OutputForm,
     RowReader,
     Targets,
     shortest,
@@ -43,6 +46,16 @@ from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.tuning.windows import window_begins
 from foreword.types import Array, Loss
 
+WORD = re.compile(r"\w+|[^\w\s]")
+ASKING = ("who", "whom", "whose", "when", "where", "which", "why", "how", "what")
+FUNCTION_WORDS = {
+    *ASKING,
+    *split(
+        "a an the of in on at to for from by with as is are was were be been did do does and or"
+    ),
+    *split("that this it its he she they his her their have has had"),
+}
+FAR = 8  # words from one of the question's, at which it is no longer near
 ALWAYS_ANSWER = 1e6  # a threshold beyond all scores
 NO_ANSWER = "no answer"  # the label of unanswerable questions
 BEST = "best"  # a column of answers
@@ -83,6 +96,48 @@ def read_question(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     return Labelled(context, label, question, source)
 
 
+def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
+    """Return for each position what readers without a network read (Rajpurkar et al. 2016).
+
+    The kind of question with the word's shape, how near words of the question are, how many its
+    sentence has, and which words of the passage are around.
+    """
+    asked = [word for word in split(example.pair or "") if word not in FUNCTION_WORDS]
+    kind = " ".join([word for word in split(example.pair or "") if word in ASKING][:1])
+    words = [(m.start(), m.end(), m.group()) for m in WORD.finditer(example.text)]
+    lower = [word.lower() for *_, word in words]
+    is_asked = np.asarray([word in asked for word in lower], bool)
+    sentences = np.cumsum([0, *(word in ".?!" for word in lower[:-1])])[: len(words)]
+    shared = np.bincount(sentences, is_asked) if len(words) else np.zeros(1)
+    ranks = shared.max() - shared
+    around = ["", *lower, ""]
+    last = len(words) - 1
+    of_words = []
+    for n, (*_, word) in enumerate(words):
+        near = [min(FAR, abs(int(at) - n)) for at in np.flatnonzero(is_asked) if abs(at - n) <= FAR]
+        shape = "d" if word[0].isdigit() else "X" if word[0].isupper() else "x"
+        shape = shape if word[0].isalnum() else word
+        rank = f"rank={min(2, int(ranks[sentences[n]]))}"
+        of_words.append([
+            f"asked={is_asked[n]}", f"near={min(near, default=FAR)}", rank, f"{kind} {shape}",
+            f"{kind} {shape} {rank}", f"before={around[n]}", f"after={around[n + 2]}",
+            f"{kind} before={around[n]}", f"starts={n == 0 or sentences[n] > sentences[n - 1]}",
+            f"ends={n == last or sentences[n] < sentences[min(n + 1, last)]}",
+        ])  # fmt: skip
+    starts = np.asarray([start for start, *_ in words])
+    rows: list[Labelled | list[str]] = []
+    for window in inputs:
+        assert window.spans is not None
+        rows.append([f"none {kind}", f"none {min(3, int(shared.max()))}"])
+        for start, end in window.spans[1:]:
+            # A token begins after spaces in some tokenizers: its last character is in its word.
+            n = max(int(np.searchsorted(starts, end - 1, side="right")) - 1, 0)
+            first, stop, _ = words[n] if words else (0, 0, "")
+            place = [f"first={start <= first}", f"last={end >= stop}"]
+            rows.append([*(of_words[n] if words else []), *place])
+    return rows
+
+
 def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     """Return the question and the passage."""
     return [(example.pair or "", example.text)]
@@ -119,7 +174,9 @@ class Span(HeadedTask):
     Differs from the paper: tokens in two windows count in both.
     """
 
-    reader: ClassVar[RowReader] = RowReader(read_question, (PASSAGE,), takes_texts=False)
+    reader: ClassVar[RowReader] = RowReader(
+        read_question, (PASSAGE,), takes_texts=False, counted=_counted
+    )
     exports: ClassVar[Exports] = Exports(
         "QuestionAnswering",
         cuts_texts=False,
@@ -128,6 +185,7 @@ class Span(HeadedTask):
         outputs_named=("start_logits", "end_logits"),
         pipeline_tag="question-answering",
     )
+    output_form: ClassVar[OutputForm | None] = "options"
 
     stride: Count | None = None
     max_answer: Count = 30

@@ -102,7 +102,7 @@ def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     return [("".join(_forms(example.text)),)]
 
 
-def _counted(example: Labelled) -> Sequence[Labelled | list[str]]:
+def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
     """Return for each word what taggers without a network read: it, its affixes and neighbours."""
     words = [form.strip() or form for form in _forms(example.text)]
     around = ["", "", *(word.lower() for word in words), "", ""]

@@ -29,7 +29,8 @@ from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, make_run, reviews
 
 FAST: dict[str, Any] = {
-    "task": "embed", "seeds": 1, "epochs": 2, "lr": 3e-3, "device": "cpu", "progress": False,
+    "task": "embed", "strategy": "full", "seeds": 1,
+    "epochs": 2, "lr": 3e-3, "device": "cpu", "progress": False,
 }  # fmt: skip
 
 

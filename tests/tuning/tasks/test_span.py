@@ -23,7 +23,8 @@ from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 
 COLUMNS = Columns("context", "answers", "question")
 FAST: dict[str, Any] = {
-    "task": "span", "seeds": 1, "device": "cpu", "precision": "fp32", "progress": False,
+    "task": "span", "strategy": "full", "seeds": 1,
+    "device": "cpu", "precision": "fp32", "progress": False,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import { errorLine, post, recording } from "../api.js";
 import { lineChart } from "../chart.js";
 import { chooseModel, field, fill, h, select, settled, views } from "../dom.js";
 import { heatPicture, heatTable } from "../heat.js";
-import { able, bars, bits, percent } from "../models.js";
+import { able, bars, bits, percent, surprise } from "../models.js";
 
 export const title = "Look inside";
 export const lead = "What a model does with a text between reading it and saying something.";
@@ -56,8 +56,8 @@ function looking(root, context, path, build) {
     result.classList.remove("busy");
   };
   const view = { body: () => ({}), controls: [], ...build(result, ask, context, () => model) };
-  root.append(h("div", { class: "card controls" },
-    !recording && h("div", { class: "whole" }, field("Text", input)), choice, view.controls), result);
+  root.append(h("div", { class: "card controls text" }, !recording && field("Text", input), choice,
+    view.controls), result);
   ask();
   return () => asked?.abort();
 }
@@ -89,12 +89,12 @@ function attention(result) {
         heatTable({ rows: tokens, columns: tokens, weights, point,
           title: `Attention of layer ${layer + row.first}, head ${head + 1}` }));
     };
-    fill(result, h("section", { class: "card" }, h("h2", {}, "All heads"),
+    fill(result, h("div", { class: "split" }, h("section", { class: "card" }, h("h2", {}, "All heads"),
       h("p", { class: "note" }, "A row for each layer, a picture for each head: its rows attend, its "
         + "columns are attended to. Weights show what is mixed, not what decides."),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All heads" },
         h("div", { class: "maps" }, buttons.map((heads, layer) => h("div", { class: "row" },
-          h("span", { class: "note" }, `layer ${layer + row.first}`), heads))))), large);
+          h("span", { class: "note" }, `layer ${layer + row.first}`), heads))))), large));
     zoom();
   };
   return { draw };
@@ -236,7 +236,7 @@ function counts(result) {
     at = Math.min(at ?? row.tokens.length - 1, row.tokens.length - 1);
     const way = h("section", { class: "card" });
     const buttons = row.tokens.map((token, n) => h("button", { type: "button", class: "token",
-      style: { "--heat": Math.min(1, bits(token.nats) / 12) },
+      "aria-label": `${token.token}, ${bits(token.nats).toFixed(1)} bits`, style: surprise(token.nats),
       on: { click: () => point(n), focus: () => point(n), pointerenter: () => point(n) } },
     token.text));
     const point = (n) => {
@@ -249,7 +249,7 @@ function counts(result) {
             " → ", h("b", {}, token.token)),
           h("p", { class: "note" }, step.is_seen
             ? `The text had these ${step.order} tokens: probability ${percent(Math.exp(step.nats))}.`
-            : `Never seen, so back off to a shorter context, with weight ${Math.exp(step.nats).toFixed(3)}.`),
+            : `Never seen: back off to a shorter context, with weight ${Math.exp(step.nats).toFixed(3)}.`),
           h("p", { class: "note" }, followers(step)))))),
         h("p", {}, "Together ", h("b", {}, percent(Math.exp(token.nats))),
           `: ${token.steps.map((step) => Math.exp(step.nats).toPrecision(3)).join(" × ")}.`));
@@ -263,7 +263,7 @@ function counts(result) {
 }
 
 function followers(step) {
-  if (!step.followers) return "The context itself was never seen.";
+  if (!step.followers) return "Not even the context was seen, so nothing is lost.";
   const names = step.after.map((one) => `${one.token} ${percent(Math.exp(one.nats))}`);
   return `${step.followers.toLocaleString("en")} token${step.followers === 1 ? "" : "s"} may follow it by `
     + `counts: ${names.join(", ")}${step.followers > names.length ? ", …" : ""}`;
@@ -282,11 +282,12 @@ function pieces(result) {
   const chips = (list, made) => h("span", { class: "chips" },
     list.map((piece) => h("span", { class: made && piece === made ? "made" : null }, piece)));
   const draw = (row) => {
-    const several = row.words.filter((word) => word.steps.length > 1 || word.pieces.length > 1);
+    const several = row.words.filter((word, n) => (word.steps.length > 1 || word.pieces.length > 1)
+      && row.words.findIndex((other) => other.word === word.word) === n);
     fill(result, h("section", { class: "card" }, h("h2", {}, "The pieces"),
       h("p", { class: "pieces" }, row.words.map((word) => chips(word.pieces))),
       h("p", { class: "note" }, WAYS[row.words[0]?.way] ?? "")),
-    several.map((word) => h("details", { class: "card", open: word === several[0] },
+    several.map((word) => h("details", { open: word === several[0] },
       h("summary", {}, word.word, " → ", chips(word.pieces)),
       h("div", {}, word.steps.length ? h("ol", { class: "steps" }, word.steps.map((step) =>
         h("li", {}, chips(step.pieces, step.made), h("span", { class: "note" }, stepNote(word, step)))))

@@ -9,17 +9,18 @@ export const title = "Sentence";
 export const lead = "One sentence through every model. The warmer a token, the more it surprised the "
   + "model; point at one to see what each model expected there, and choose it to go on from there.";
 export const needs = (models) =>
-  (models.some((model) => able(model, "inspect/text")) ? null
+  (models.some(reads) ? null
     : "Needs a model that predicts tokens: an n-gram, recurrent, causal, masked or T5 run.");
 
 export const recorded = true;
 
+const reads = (model) => able(model, "inspect/text") && !model.reads_source;
 const EXAMPLES = ["The capital of France is Paris.", "I record the record.",
   "The king lives in a large house near the sea.", "Colorless green ideas sleep furiously."];
 const WRITES_ON = 12; // tokens
 
 export function show(root, context) {
-  const models = context.models.filter((model) => able(model, "inspect/text"));
+  const models = context.models.filter(reads);
   const cards = models.map((model) => new Card(model, context, { point, choose }));
   const branches = []; // {text, parent, note}
   let current = -1, asked = null, place = null, masked = null;
@@ -48,6 +49,7 @@ export function show(root, context) {
 
   /** Show a text, as a branch of the one at hand. */
   function go(text, note) {
+    if (text === branches[current]?.text) context.announce("This is what stands there.");
     if (!text.trim() || text === branches[current]?.text) return;
     const old = branches.findIndex((b) => b.text === text);
     if (old < 0) branches.push({ text, parent: note === "choice" ? current : null, note });
@@ -93,9 +95,10 @@ export function show(root, context) {
   /** Mask the word at the place at hand, and let all models fill it. */
   function maskWord() {
     const letters = [...branches[current].text];
-    let [start, stop] = [place ?? 0, place ?? 0];
+    let start = place ?? 0, stop;
     const isLetter = (c) => c !== undefined && /[\p{L}\p{N}\p{M}'’-]/u.test(c);
-    if (!isLetter(letters[start])) { stop += 1; }
+    while (start < letters.length && /\s/.test(letters[start])) start += 1; // before a word
+    stop = isLetter(letters[start]) ? start : start + 1;
     while (start > 0 && isLetter(letters[start - 1])) start -= 1;
     while (isLetter(letters[stop])) stop += 1;
     masked = { before: letters.slice(0, start).join(""), word: letters.slice(start, stop).join(""),

@@ -33,10 +33,15 @@ export function show(root, context) {
   let history = null;
   let seen = []; // by checkpoint: what was made of the text, as it comes
   let playing = null;
+  let isOpen = false; // whether the samples are
   let turn = 0; // of the latest text; answers to earlier ones are not shown
 
   const area = h("textarea", { rows: 2, maxlength: 2000, on: {
-    input: settled(() => { text = area.value.trim(); context.text = text; blank = null; begin(); }, 500),
+    input: settled(() => {
+      text = context.text = area.value.trim();
+      blank = null;
+      begin();
+    }, 500),
   } });
   area.value = text;
   const where = h("div", { class: "whole" });
@@ -149,11 +154,13 @@ export function show(root, context) {
   // -- what is shown -------------------------------------------------------------------------------
 
   function draw() {
+    const key = document.activeElement?.dataset.key; // of the button that has the focus
     drawCurves();
     drawTokens();
     drawBlank();
     drawWritten();
     drawAll();
+    if (key) root.querySelector(`[data-key="${key}"]`)?.focus({ preventScroll: true });
   }
 
   function drawCurves() {
@@ -203,8 +210,11 @@ export function show(root, context) {
       h("p", { class: "note" }, "Choose a word, and each checkpoint fills its place."),
       h("div", { class: "row words", role: "group", "aria-label": "Words" },
         wordsOf(text).map((word, n) => h("button", {
-          type: "button", "aria-pressed": String(n === blank),
-          on: { click: () => { blank = n === blank ? null : n; begin(); filled.querySelectorAll("button")[n]?.focus(); } },
+          type: "button", "aria-pressed": String(n === blank), "data-key": `word-${n}`,
+          on: { click: () => {
+            blank = n === blank ? null : n;
+            begin();
+          } },
         }, word.text))),
       candidates && bars(candidates.map((one) =>
         ({ label: one.text, value: one.probability })), { whole: 1 }),
@@ -221,7 +231,8 @@ export function show(root, context) {
     const own = seen[at]?.completion;
     fill(written, (own !== undefined || latest.length > 0) && h("h2", {}, "What it writes"),
       own !== undefined && h("p", { class: "card prose" }, h("span", { class: "given" }, text), own),
-      latest.length > 0 && h("details", {}, h("summary", {},
+      latest.length > 0 && h("details", { open: isOpen,
+        on: { toggle: (event) => { isOpen = event.target.open; } } }, h("summary", {},
         `Samples that training kept at step ${latest[0].step.toLocaleString("en")}`),
       h("div", {}, latest.map(sample))));
   }
@@ -236,7 +247,7 @@ export function show(root, context) {
           h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "step"),
             names.map((name) => h("th", { scope: "col" }, name)))),
           h("tbody", {}, known.map(([n, read]) => h("tr", { class: n === at ? "here" : null },
-            h("th", { scope: "row" }, h("button", { type: "button", class: "quiet",
+            h("th", { scope: "row" }, h("button", { type: "button", class: "quiet", "data-key": `step-${n}`,
               "aria-current": n === at ? "true" : null, on: { click: () => go(n, true) } },
             steps()[n].toLocaleString("en"))),
             read.tokens.map((one) => h("td", { class: "warm", style: surprise(one.nats) },

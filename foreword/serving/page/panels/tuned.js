@@ -23,8 +23,11 @@ export function show(root, context) {
   const form = h("div", {}), answered = h("div", {}), errors = h("div", { class: "errors" });
   root.append(
     h("div", { class: "card" }, models.length > 1 && select("Model", models.map((one) => one.id),
-      model.id, (name) => { model = models.find((one) => one.id === name); context.keep({ model: name }); open(); }),
-    form), answered, errors);
+      model.id, (name) => {
+        model = models.find((one) => one.id === name);
+        context.keep({ model: name });
+        open();
+      }), form), answered, errors);
 
   function open() {
     const attempt = tryOut(model, form, answered, context);
@@ -49,20 +52,22 @@ async function predict(model, rows, signal) {
 function tryOut(model, form, answered, { signal, announce, text }) {
   const task = taskOf(model);
   const { fields } = task.fields(model);
-  const areas = Object.fromEntries(fields.map(([key]) => [key, h("textarea", { rows: key === "text" ? 3 : 2 })]));
+  const areas = Object.fromEntries(fields.map(([key]) =>
+    [key, h("textarea", { rows: key === "text" ? 3 : 2 })]));
   areas[fields[0][0]].value = fields.length === 1 && text ? text : "";
   const values = () => Object.fromEntries(fields.map(([key]) => [key, areas[key].value]));
   fill(answered);
   fill(form,
-    h("p", { class: "note" }, `${model.id}: tuned to ${model.task.replaceAll("_", " ")}`,
-      model.labels.length > 0 && model.labels.length <= 12 && `, with labels ${model.labels.join(", ")}`,
+    h("p", { class: "note" }, `${model.id}: tuned to ${task.does}`,
+      /classify|multilabel|tag/.test(model.task) && model.labels.length <= 12
+        && `, with labels ${model.labels.join(", ")}`,
       `; reads at most ${model.max_tokens.toLocaleString("en")} tokens`),
     h("form", { on: { submit: (event) => { event.preventDefault(); attempt(); } } },
       fields.map(([key, label]) => field(label, areas[key])),
       h("div", { class: "row" }, h("button", { class: "main" }, "Predict"))));
 
   async function attempt(given) {
-    if (given) for (const [key, value] of Object.entries(given)) if (areas[key]) areas[key].value = value ?? "";
+    for (const key of Object.keys(areas)) areas[key].value = given?.[key] ?? areas[key].value;
     try {
       const [answer] = await predict(model, [task.row(model, values())], signal);
       if (answer.prediction === null) throw new Error("Write a text first.");
@@ -74,8 +79,8 @@ function tryOut(model, form, answered, { signal, announce, text }) {
   return attempt;
 }
 
-const shares = (pairs, chosen) => h("div", { class: "narrowed" }, bars(pairs.map(([label, value]) =>
-  ({ label, value, faint: !chosen.includes(label) })), { whole: 1 }));
+const shares = (pairs) => h("div", { class: "narrowed" },
+  bars(pairs.map(([label, value]) => ({ label, value })), { whole: 1 }));
 
 /** Show an answer in the form of its task. */
 function answerOf(model, values, answer) {
@@ -85,12 +90,12 @@ function answerOf(model, values, answer) {
     const chosen = [answer.prediction].flat();
     return card(h("p", { class: "figure" }, h("b", {}, chosen.join(", ") || "none of the labels")),
       shares(labels.map((label) => [label, answer[`probability_${label}`]])
-        .sort((a, b) => b[1] - a[1]).slice(0, 30), chosen));
+        .sort((a, b) => b[1] - a[1]).slice(0, 30)));
   }
   if (task === "choice") {
     const options = values.pair.split("\n").filter((line) => line.trim());
-    return card(shares(options.map((option, n) => [option, answer.probabilities[n]]),
-      [answer.prediction]));
+    return card(h("p", { class: "figure" }, h("b", {}, answer.prediction)),
+      shares(options.map((option, n) => [option, answer.probabilities[n]])));
   }
   if (task === "tag") return card(tagged(values.text, answer));
   if (task === "span") {
@@ -99,8 +104,7 @@ function answerOf(model, values, answer) {
       h("p", { class: "figure" }, h("b", {}, prediction || "no answer"), ` ${percent(probability)}`),
       h("p", { class: "prose" }, prediction ? [values.text.slice(0, start),
         h("mark", {}, values.text.slice(start, end)), values.text.slice(end)] : values.text),
-      best?.length > 1 && shares(best.slice(0, 5).map((one) => [one.text, one.probability]),
-        [prediction]));
+      best?.length > 1 && shares(best.slice(0, 5).map((one) => [one.text, one.probability])));
   }
   if (task === "regress" || task === "embed") {
     return card(h("p", { class: "figure" }, h("b", {}, taskOf(model).told(answer.prediction)),
@@ -278,20 +282,20 @@ function showErrors(model, errors, { signal, announce }, openRow) {
     const none = answer.prediction === null;
     const right = none ? false : task.right(answer, gold);
     const off = right === null && gold !== null ? Math.abs(answer.prediction - gold) : null;
-    return { number, text, pair, gold, answer, right, off, sure: none ? null : task.sure(answer) };
+    const row = { number, text, pair, gold, answer, right, off, sure: none ? null : task.sure(answer) };
+    return { ...row, beside: task.beside(row) };
   }
 }
 
 /** Return what shows rows in a table that can be sorted, of which each opens in the form. */
 function examplesTable(model, table, openRow) {
-  const task = taskOf(model);
   const isNumber = model.task === "regress" || model.task === "embed";
   let rows = [], sort = isNumber ? "off" : "sure", down = true, onlyErrors = !isNumber, page = 0;
   const columns = [
     ["number", "No.", (row) => row.number],
     ["text", "text", (row) => row.text],
-    ["gold", "label", (row) => String(task.told(row.gold))],
-    ["prediction", "answer", (row) => String(task.told(row.answer.prediction ?? ""))],
+    ["gold", "label", (row) => row.beside[0]],
+    ["prediction", "answer", (row) => row.beside[1]],
     isNumber ? ["off", "off by", (row) => row.off ?? -1] : ["sure", "sure", (row) => row.sure ?? -1],
   ];
   const summary = h("p", { class: "figure" });
@@ -331,8 +335,8 @@ function examplesTable(model, table, openRow) {
     h("tbody", {}, shown.map((row) => h("tr", { class: row.right === false ? "wrong" : null },
       h("td", { class: "n" }, row.number),
       h("td", {}, cut(row.text), row.pair && h("span", { class: "second" }, cut(row.pair))),
-      h("td", {}, cut(String(task.told(row.gold)))),
-      h("td", {}, cut(row.answer.prediction === null ? "no text" : String(task.told(row.answer.prediction)))),
+      h("td", {}, cut(row.beside[0])),
+      h("td", {}, row.answer.prediction === null ? "no text" : cut(row.beside[1])),
       h("td", { class: "n" }, isNumber ? row.off?.toPrecision(3) ?? "–" : sureness(row.sure)),
       h("td", {}, h("button", { type: "button", on: { click: () =>
         openRow({ text: row.text, pair: row.pair }) } }, "Open", h("span", { class: "heard" },

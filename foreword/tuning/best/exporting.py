@@ -1,0 +1,235 @@
+"""Exporting an average of candidates: networks as ONNX graphs, counts as plain files, and a loader.
+
+parts.json               the parts: form, labels; of each its weight, temperature and files
+predict.py               `foreword.tuning.best.exported`, which reads the folder without Foreword
+word_counts/, ...        counts.json and counts.npz; model.onnx with its tokenizer; linear.npz
+
+ONNX has no words, n-grams or Unicode, so counting stays outside of the graphs.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+from torch import Tensor, nn
+
+from foreword.disk import atomic, stored
+from foreword.errors import UserError
+from foreword.interop import exporting
+from foreword.interop.check_logits import TOLERANCE
+from foreword.interop.formats._contract import ExchangeResult
+from foreword.nn.model import neural
+from foreword.runs.trained_model import TrainedModel
+from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.text.words import UNSPACED_LETTER, WORD
+from foreword.tuning import export_folder, onnx_export
+from foreword.tuning.best import exported
+from foreword.tuning.best.chosen_model import ChosenModel
+from foreword.tuning.best.counts import FittedCounts
+from foreword.tuning.best.linear import LinearMap
+from foreword.tuning.candidates.contrastive import FittedPairs
+from foreword.tuning.candidates.features_and_counts import FittedBoth
+from foreword.tuning.candidates.fine_tuned import FittedNetwork
+from foreword.tuning.candidates.pooled_features import FittedFeatures
+from foreword.tuning.network import HeadNetwork
+from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tuned_model import TunedModel
+
+PARTS, LOADER = "parts.json", "predict.py"
+FORMS = ("classes", "sets", "number")
+CHECKED, GRAMS = (1, 5, 12), 20  # compared: tokens of texts, and n-grams of each part
+
+
+class LayersModel(TunedModel):
+    """A model whose head reads all layers."""
+
+    @property
+    def width(self) -> int:
+        """The number of outputs of the head."""
+        head: nn.Linear = self.network.head  # type: ignore[assignment]
+        return head.out_features
+
+
+class LayersNetwork(HeadNetwork):
+    """A pretrained backbone with a linear map of the states of all layers, side by side."""
+
+    def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
+        """Return the map's outputs, (outputs, labels) float32."""
+        del windows
+        outputs: Tensor = self.head(torch.cat(list(features), dim=-1))
+        return outputs
+
+
+def can_export(task: Task) -> bool:
+    """Return whether averages of a task are exported: those with an output for each text."""
+    return isinstance(task, PooledTask) and task.needs.outputs in FORMS
+
+
+def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
+    """Write a chosen model as the folder `out`, which exists only once it is checked.
+
+    Args:
+        chosen: the model, on the CPU.
+        out: the folder; it must be absent or empty.
+        int8: whether to write networks of 8 bits too.
+
+    Raises:
+        UserError: a package is missing, a part cannot be exported, or the loader computes other
+            probabilities.
+    """
+    atomic.require_new_folder(out)
+    facts: dict[str, Any] = {"folder": str(out), "loader": LOADER}
+    notes: set[str] = set()
+    with atomic.folder(out) as folder:
+        rows = []
+        for part in chosen.parts:
+            fitted, divided = part.fitted, 1.0
+            row, result = _Part(chosen, part.name, folder, int8=int8).write(fitted)
+            if isinstance(fitted, FittedNetwork):  # whose graph has its temperature
+                divided = export_folder.calibration_of(fitted.tuned.task)
+            row |= {"weight": part.weight, "temperature": part.temperature / divided}
+            rows.append(row)
+            if result is not None:
+                facts[part.name] = {k: v for k, v in result.facts.items() if k != "folder"}
+                notes |= set(result.notes)
+        labels = chosen.labels if chosen.task.judge.has_classes else ()
+        about = {"form": chosen.material.form, "labels": labels, "parts": rows}
+        exporting.write_json(folder / PARTS, about)
+        shutil.copyfile(exported.__file__, folder / LOADER)
+        facts["difference"] = _distance(chosen, folder)
+    return ExchangeResult(
+        facts, notes=(f"{LOADER} in it predicts without Foreword", *sorted(notes))
+    )
+
+
+class _Part:
+    """The files of a part.
+
+    Args:
+        chosen: the model.
+        name: the name of the part, and of its folder.
+        folder: the exported folder.
+        int8: as in `export`.
+    """
+
+    def __init__(self, chosen: ChosenModel, name: str, folder: Path, *, int8: bool) -> None:
+        self.chosen, self.name, self.out, self.int8 = chosen, name, folder / name, int8
+
+    def write(self, fitted: Any) -> tuple[dict[str, Any], ExchangeResult | None]:
+        """Write them, and return what names them, and what the export of its graph found."""
+        row: dict[str, Any] = {"kind": self.name, "counts": None, "graph": None, "linear": None}
+        result = None
+        if isinstance(fitted, FittedCounts):
+            self.out.mkdir()
+            self._counts(fitted)
+        elif isinstance(fitted, FittedNetwork):
+            result = self._graph(fitted.tuned)
+        elif isinstance(fitted, FittedPairs):
+            result = self._graph(fitted.network.tuned)
+            np.savez(self.out / "linear.npz", **fitted.linear._asdict())
+            row["linear"] = f"{self.name}/linear.npz"
+        else:
+            result = self._graph(self._of_features(fitted))
+            if isinstance(fitted, FittedBoth):
+                size = len(fitted.words.counts.vocabulary)
+                linear = fitted.words.linear
+                assert linear is not None
+                none = np.zeros_like(linear.bias)
+                self._counts(replace(fitted.words, linear=LinearMap(linear.weights[:size], none)))
+        row["counts"] = self.name if (self.out / "counts.json").is_file() else None
+        row["graph"] = None if result is None else self.name
+        return row, result
+
+    def _counts(self, fitted: FittedCounts) -> None:
+        """Write counts and their linear map."""
+        counts, linear = fitted.counts, fitted.linear
+        assert linear is not None
+        about = {name: getattr(counts, name) for name in ("grams", "longest", "weighting")}
+        about |= {"word": WORD, "unspaced": UNSPACED_LETTER, "vocabulary": list(counts.vocabulary)}
+        (self.out / "counts.json").write_text(stored.to_json(about), encoding="utf-8")
+        np.savez_compressed(self.out / "counts.npz", scale=counts.scale, **linear._asdict())
+
+    def _graph(self, tuned: TunedModel) -> ExchangeResult:
+        return onnx_export.export(tuned, self.out, int8=self.int8)
+
+    def _of_features(self, fitted: FittedFeatures | FittedBoth) -> TunedModel:
+        """Return the pretrained model with the linear map of its features as a head."""
+        material = self.chosen.material
+        if self.chosen.tuned_on.is_pair:
+            raise UserError(
+                f"{self.chosen.source}: the part {self.name} reads the texts of a pair apart, "
+                "which one graph cannot; name the network in it, or tune with --strategy full"
+            )
+        if isinstance(fitted, FittedBoth):
+            linear, size = fitted.words.linear, len(fitted.words.counts.vocabulary)
+            assert linear is not None
+            weights = linear.weights[size:] * fitted.scale[:, None]
+            bias = linear.bias - fitted.mean @ weights
+        else:
+            weights, bias = fitted.linear
+        task, trained = material.features_task, material.trained
+        head = nn.Linear(*weights.shape)
+        with torch.no_grad():
+            head.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
+            head.bias.copy_(torch.from_numpy(np.asarray(bias, np.float32)))
+        backbone = neural(copy.deepcopy(trained.model).backbone)
+        network = LayersNetwork.of(task, backbone, head)
+        return _tuned(self.chosen, task, trained, network)
+
+
+def _tuned(chosen: ChosenModel, task: Task, trained: TrainedModel, network: Any) -> TunedModel:
+    return LayersModel(
+        network=network.eval(),
+        task=task,
+        labels=chosen.labels,
+        template=chosen.material.template,
+        tokenizer=trained.tokenizer,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        recipe=trained.recipe,
+        source=chosen.source,
+        tuned_on=chosen.tuned_on,
+    )
+
+
+def _counted(chosen: ChosenModel, pair: str | None) -> list[Labelled]:
+    """Return short texts of n-grams that the parts count."""
+    found = []
+    for part in chosen.parts:
+        fitted = getattr(part.fitted, "words", part.fitted)
+        if isinstance(fitted, FittedCounts):
+            grams = fitted.counts.vocabulary
+            every = max(1, len(grams) // GRAMS)
+            found += [Labelled(f"{gram} {gram}", pair=pair) for gram in grams[::every]]
+    return found
+
+
+def _distance(chosen: ChosenModel, folder: Path) -> float:
+    """Return how far the loader's probabilities, or numbers, are from Foreword's.
+
+    Raises:
+        UserError: they differ beyond rounding.
+    """
+    dummy = _tuned(chosen, chosen.task, chosen.material.trained, nn.Identity())
+    examples = export_folder.examples(dummy, chosen.max_tokens, CHECKED)
+    examples = LabelledTexts.of([*examples[: len(CHECKED)], *_counted(chosen, examples[0].pair)])
+    outputs = np.concatenate([result.outputs for result in chosen.outputs_of(examples)])
+    if chosen.material.form != "number":
+        outputs = softmax(outputs, axis=1) if chosen.material.form == "classes" else expit(outputs)
+    pairs = [example.pair or "" for example in examples] if chosen.tuned_on.is_pair else None
+    got = exported.Average(folder)([example.text for example in examples], pairs)
+    distance = float(np.abs(got - outputs).max())
+    if not distance <= TOLERANCE * max(1.0, float(np.abs(outputs).max())):
+        raise UserError(
+            f"{folder}: {LOADER} computes what differs from Foreword's by {distance:.3g}; this is "
+            "a fault of Foreword"
+        )
+    return distance
