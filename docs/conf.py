@@ -10,10 +10,7 @@ from foreword.version import __version__
 sys.path.append(str(Path(__file__).parent / "_ext"))
 
 
-def colours(css: str) -> dict[str, str]:
-    """Return the colours of a part of the style sheet of reports, which the pictures use."""
-    return dict(re.findall(r"--(\w+): (#\w+)", css))
-
+COLOURS = re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", CSS)  # also of the pictures
 
 project = "Foreword"
 copyright = "the authors of Foreword; Apache-2.0"  # noqa: A001
@@ -27,6 +24,7 @@ extensions = [
     "book",  # docs/_ext
 ]
 exclude_patterns = ["_build", "examples"]
+suppress_warnings = ["toc.empty_glob"]  # docs/claims.md is there once claims were run
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_dmath_allow_digits = False  # "$5 and $6" is money
@@ -40,7 +38,6 @@ default_role = "code"  # docstrings mark code by single backticks
 add_module_names = False
 python_use_unqualified_type_names = True
 
-light, dark = CSS.split("@media (prefers-color-scheme: dark)")
 html_theme = "furo"
 html_title = f"Foreword {release}"
 html_math_renderer = "mathml"
@@ -49,8 +46,8 @@ html_css_files = ["book.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
-    "light_css_variables": colours(light),
-    "dark_css_variables": colours(dark),
+    "light_css_variables": {name: light for name, light, _ in COLOURS},
+    "dark_css_variables": {name: dark for name, _, dark in COLOURS},
     "top_of_page_buttons": [],
 }
 copybutton_exclude = ".linenos, .gp"

@@ -179,7 +179,7 @@ def link_sources(app: Sphinx, doctree: nodes.document) -> None:
         is_file = isinstance(link, addnodes.download_reference) or target == page
         if not target.is_relative_to(ROOT) or not (is_file or target.is_dir()):
             continue
-        if target.suffix == ".png" or target in DOCS.parents or target == DOCS:
+        if target.suffix in (".png", ".ipynb") or target in DOCS.parents or target == DOCS:
             continue
         name = target.relative_to(ROOT).as_posix()
         shown.add(name)
