@@ -99,7 +99,7 @@ def _continue(prompted: TrainedModel, rows: Rows) -> dict[str, str] | None:
     if not len(ids):
         return None
     start = Start(None, np.concatenate([prompted.prompt_prefix, ids]))
-    sampling = Sampling(tokens=CONTINUATION, seed=SEED)
+    sampling = Sampling(tokens=CONTINUATION, seed=SEED, steps=CONTINUATION // 4)
     continuation = decode(prompted, [start], sampling, stops_of(prompted))[0]
     return {
         "prompt": prompted.tokenizer.decode(ids).lstrip(),
