@@ -75,6 +75,11 @@ def rounded(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
+def at_most(text: str, is_bound: bool) -> str:
+    """Return a formatted figure, marked if it is an upper bound."""
+    return f"at most {text}" if is_bound and text != "–" else text
+
+
 def probability(value: float) -> str:
     """Return a probability with four decimals, or two significant digits where they would be 0."""
     return f"{value:.1e}" if 0 < value < 5e-5 else f"{value:.4f}"
@@ -145,6 +150,15 @@ def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
             elif ends is not None:
                 shown[of] = f"{cell(row[of])} ({ends})"
     return shown
+
+
+def with_bounds(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table of losses, whose figures say so if they are upper bounds."""
+    if not row.get("is_bound"):
+        return dict(row)
+    figures = ("loss", "perplexity", "bits_per_byte")
+    shown = {key: at_most(cell(row[key]), is_bound=True) for key in figures if key in row}
+    return {key: shown.get(key, value) for key, value in row.items() if key != "is_bound"}
 
 
 def interval(low: Any, high: Any, sign: Literal["", "+"] = "") -> str | None:

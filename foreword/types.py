@@ -233,7 +233,8 @@ class Example(HasParts):
     Attributes:
         source: the tokens to read, or None if there is only a target (causal).
         target: the tokens to predict; with `is_aligned`, at the same positions as the source.
-        weights: 1 where a target counts, else 0; (batch, target length) float32.
+        weights: of each target, 0 where it does not count, else 1 but in objectives that say
+            otherwise (diffusion); (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
         parts: what the objective and some layouts agree on beyond that, such as `PredictionOrder`.
             Layouts that predict in place hand them on to the batch.

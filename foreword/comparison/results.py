@@ -96,6 +96,7 @@ class RunResult:
         bits_per_byte: if the model predicts all of the text; else None.
         curve: (amount spent, held-out loss) at each evaluation; see `Axis`.
         samples: samples at the end, `{"prompt": ..., "text": ...}` each.
+        is_bound: whether loss, perplexity and bits per byte are upper bounds of the text's own.
     """
 
     cell: str
@@ -114,6 +115,7 @@ class RunResult:
     bits_per_byte: float | None
     curve: tuple[tuple[float, float], ...]
     samples: tuple[dict[str, str], ...]
+    is_bound: bool = False
 
 
 NUMBERS = (
@@ -186,8 +188,12 @@ class Results:
 
     @property
     def is_one_objective(self) -> bool:
-        """Whether all runs predict all of one text, so that their losses are comparable."""
+        """Whether all runs predict all of one text, so that their losses are comparable.
+
+        Upper bounds and exact losses are not.
+        """
         predict_all = all(run.bits_per_byte is not None for run in self.runs)
+        predict_all &= len({run.is_bound for run in self.runs}) < 2
         return predict_all and not self.comparison.grid.sources
 
     def trials_of(self, cell: Cell) -> list[Trial]:
@@ -204,6 +210,10 @@ class Results:
         values = [getattr(run, key) for run in self.runs if run.cell == cell.name]
         available = [value for value in values if value is not None]
         return interval(available) if available else None
+
+    def is_bound(self, cell: Cell) -> bool:
+        """Return whether the losses of a cell's runs are upper bounds."""
+        return any(run.is_bound for run in self.runs if run.cell == cell.name)
 
     def metric(self, task: Measure) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""
@@ -410,6 +420,7 @@ def _run_result(job: Job, run: Path, axis: Axis, memory: int) -> RunResult:
         bits_per_byte=last["bits_per_byte"],
         curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
         samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
+        is_bound=bool(last.get("is_bound")),
     )
 
 

@@ -21,7 +21,7 @@ from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
 from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share, signal_notes
-from foreword.formatting import duration, power, quantity
+from foreword.formatting import at_most, duration, power, quantity
 from foreword.settings.config import to_toml
 from foreword.tuning.margins import points
 from foreword.tuning.scores import metric_name
@@ -100,6 +100,12 @@ def notes(results: Results) -> list[str]:
             "Held-out losses are nats per prediction of each cell's own objective and are not "
             "comparable between objectives. Bits per byte are; they are given where all of the "
             "text is predicted."
+        )
+    if bounds := [cell.name for cell in grid.cells if results.is_bound(cell)]:
+        lines.append(
+            f"Losses of {', '.join(bounds)} are upper bounds of the text's negative log-likelihood "
+            "(masked diffusion), estimated by random masking; no verdict sets them against exact "
+            "losses."
         )
     # What the intervals are over, and what they leave out.
     if grid.most_seeds > 1:
@@ -307,9 +313,10 @@ def _pretraining(results: Results) -> MarkdownTable:
                 power(number["flops"]),
                 duration(number["seconds"]),
                 quantity(number["tokens_per_second"]),
-                str(mean["heldout_loss"] or MISSING),
-                str(mean["perplexity"] or MISSING),
-                str(mean["bits_per_byte"] or MISSING),
+                *(
+                    at_most(str(mean[key] or MISSING), results.is_bound(cell))
+                    for key in ("heldout_loss", "perplexity", "bits_per_byte")
+                ),
             )
         )
     return MarkdownTable("Pretraining", columns, tuple(rows)).without_empty_columns()

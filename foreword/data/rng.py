@@ -35,13 +35,14 @@ class RowRng:
     def __init__(self, seed: int, numbers: Array) -> None:
         with np.errstate(over="ignore"):
             key = mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + np.uint64(1))
-            self._keys = mix(np.asarray(numbers, dtype=np.uint64) * _GAMMA + key)
+            self._even = np.asarray(numbers, dtype=np.uint64) * _GAMMA + key
+            self._keys = mix(self._even)
         self._draws = 0
 
     def select(self, which: Array) -> RowRng:
         """Return the generator of some of the rows, with the same next draws."""
         selected = copy.copy(self)
-        selected._keys = self._keys[which]
+        selected._keys, selected._even = self._keys[which], self._even[which]
         return selected
 
     def by_content(self, ids: Array, variants: int) -> RowRng:
@@ -70,6 +71,18 @@ class RowRng:
     def uniform(self, width: int) -> Array:
         """Draw uniformly from [0, 1), (batch, width) float64."""
         return np.asarray((self.bits(width) >> np.uint64(11)) * 2.0**-53)
+
+    def evenly(self) -> Array:
+        """Return a number in [0, 1) for each row, spread evenly over rows of successive numbers.
+
+        These are the fractions of `number / phi`, phi the golden ratio, shifted by the seed:
+        uniform over seeds, and any run of n rows has about one in each n-th of the interval (a
+        Kronecker sequence; Niederreiter 1992, section 3.1). What was drawn before has no influence.
+
+        Returns:
+            (batch,) float64.
+        """
+        return np.asarray((self._even >> np.uint64(11)) * 2.0**-53)
 
     def integers(self, high: int, width: int) -> Array:
         """Draw uniformly from 0 .. high-1, (batch, width) int64."""

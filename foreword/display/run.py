@@ -69,9 +69,10 @@ class LiveProgress:
             self._train(record, progress)
         elif kind == "heldout":
             bits, perplexity = record["bits_per_byte"], record["perplexity"]
-            parts = [f"step {record['step']:>7,}", f"held-out loss {record['loss']:.4f}"]
-            parts += [f"perplexity {perplexity:,.2f}"] if perplexity is not None else []
-            parts += [f"{bits:.3f} bits per byte"] if bits is not None else []
+            most = "at most " if record.get("is_bound") else ""
+            parts = [f"step {record['step']:>7,}", f"held-out loss {most}{record['loss']:.4f}"]
+            parts += [f"perplexity {most}{perplexity:,.2f}"] if perplexity is not None else []
+            parts += [f"{most}{bits:.3f} bits per byte"] if bits is not None else []
             parts += [
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]

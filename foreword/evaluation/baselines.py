@@ -103,6 +103,8 @@ def prediction_name(recipe: Recipe) -> str:
         return "token"
     if predicts.form == "target":
         return "target token"
+    if predicts.any_order:
+        return "token"
     is_masked = predicts.form == "in_place" and not predicts.in_order
     return "masked token" if is_masked else "predicted token"
 

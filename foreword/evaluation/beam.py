@@ -67,6 +67,10 @@ def generate(
         raise UserError(
             f"--samples: {beams.size} beams give 1 to {beams.size} texts, got {samples}"
         )
+    if prompted.unmasks:
+        raise prompted.unable(
+            "writes in any order, not by beams", "causal, encoder-decoder, n-gram"
+        )
     starts = starts_of(prompted, prompts)
     require_memory_to_search(prompted, beams.size, beams.tokens, "--beams")
     by_start = search(prompted, starts, beams, stops_of(prompted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from foreword.evaluation.decoder import Decoder, TextLimits, threads_for
 from foreword.evaluation.memory_check import require_memory_to_sample
 from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.starts import GeneratedTokens, Start, Stopped, groups_of_equal_length
+from foreword.evaluation.unmasking import unmask
 from foreword.nn.linear import packed_weights
 from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
@@ -29,36 +30,62 @@ class Generation:
         text: the generated text.
         tokens: its number of tokens.
         stopped: what ended it; see `GeneratedTokens`.
+        steps: of a model of masked diffusion, if asked for, the text after each step.
     """
 
     prompt: str
     text: str
     tokens: int
     stopped: Stopped
+    steps: tuple[str, ...] = ()
 
 
 def generate(
-    prompted: TrainedModel, prompts: Sequence[str], sampling: Sampling, samples: int = 1
+    prompted: TrainedModel,
+    prompts: Sequence[str],
+    sampling: Sampling,
+    samples: int = 1,
+    *,
+    with_steps: bool = False,
 ) -> list[Generation]:
     """Return `samples` texts that continue, or answer, each prompt, prompt by prompt.
 
-    A causal model continues the prompt. A model with a source reads the prompt as its source, after
-    a mode token as in training; if all its sources have sentinels and the prompt has none, one is
-    appended, so that the model continues the text. Special tokens that do not end a text are never
-    generated. The texts of a prompt do not depend on the other prompts.
+    A causal model continues the prompt, and so does one of masked diffusion, in any order (see
+    `foreword.evaluation.unmasking`); `with_steps` gives its texts after each step. A model with a
+    source reads the prompt as its source, after a mode token as in training; if all its sources
+    have sentinels and the prompt has none, one is appended, so that the model continues the text.
+    Special tokens that do not end a text are never generated. The texts of a prompt do not depend
+    on the other prompts.
 
     Raises:
         UserError: the model fills blanks, a prompt is empty or too long, or the texts do not fit
             into memory.
     """
+    if with_steps and not prompted.unmasks:
+        raise prompted.unable("writes from left to right, a token a step", "masked diffusion")
     starts = starts_of(prompted, prompts)
     require_memory_to_sample(prompted, len(starts) * samples, sampling.tokens)
     numbered = [replace(start, number=n) for start in starts for n in range(samples)]
     decoded = decode(prompted, numbered, sampling, stops_of(prompted))
-    return [
+    texts = [
         generation(prompted, prompts[n // samples], start, new)
         for n, (start, new) in enumerate(zip(numbered, decoded, strict=True))
     ]
+    if not with_steps:
+        return texts
+    return [
+        replace(text, steps=tuple(_after_each_step(prompted, new)))
+        for text, new in zip(texts, decoded, strict=True)
+    ]
+
+
+def _after_each_step(prompted: TrainedModel, new: GeneratedTokens) -> Iterator[str]:
+    """Yield the text after each step in which a token was written, masks for what is missing."""
+    assert new.filled_at is not None
+    mask = prompted.vocab.id("[MASK]")
+    for step in np.unique(new.filled_at):
+        ids = np.where(new.filled_at <= step, new.ids, mask)
+        yield prompted.tokenizer.decode(ids, skip_special=False).strip()
 
 
 def generation(
@@ -74,9 +101,9 @@ def starts_of(prompted: TrainedModel, prompts: Sequence[str]) -> list[Start]:
     Raises:
         UserError: the model fills blanks, or a prompt is empty.
     """
-    able = "causal, encoder-decoder, n-gram"
+    able = "causal, masked diffusion, encoder-decoder, n-gram"
     prompted.require_token_head(able)
-    if prompted.fills_in_place and not prompted.continues:
+    if prompted.fills_in_place and not (prompted.continues or prompted.unmasks):
         raise prompted.unable(
             "does not generate text; it fills blanks: "
             'foreword fill RUN "The [MASK] sat on the mat."',
@@ -107,7 +134,7 @@ def start_of_ids(prompted: TrainedModel, ids: Array) -> Start:
     Raises:
         UserError: the prompt is empty, and the model reads a source.
     """
-    if prompted.continues:
+    if prompted.continues or prompted.unmasks:
         before = prompted.prompt_prefix
         has_prefix = len(before) and np.array_equal(ids[: len(before)], before)
         target = ids if has_prefix else np.concatenate([before, ids])
@@ -149,8 +176,9 @@ def decode(
 ) -> list[GeneratedTokens]:
     """Continue each start.
 
-    Starts are computed together without padding: they are read in groups of equal length, and go
-    on together if the model's cache can hold rows of different lengths.
+    A model of masked diffusion fills masks after it (`foreword.evaluation.unmasking`), without
+    log-probabilities. Starts are computed together without padding: they are read in groups of
+    equal length, and go on together if the model's cache can hold rows of different lengths.
 
     Args:
         prompted: the model.
@@ -165,9 +193,14 @@ def decode(
     """
     limits = TextLimits(sampling, min_tokens, scores)
     decoded: dict[int, GeneratedTokens] = {}
-    is_ragged = prompted.recipe.model.cache_can_be_ragged
+    is_ragged = prompted.recipe.model.cache_can_be_ragged and not prompted.unmasks
     with packed_weights(prompted.model), torch.inference_mode():
         for chunk in groups_of_equal_length(starts, TOGETHER, by_source=is_ragged):
+            if prompted.unmasks:
+                group = [starts[n] for n in chunk]
+                new = unmask(prompted, group, sampling, stops, min_tokens)
+                decoded.update(zip(chunk, new, strict=True))
+                continue
             with threads_for(prompted, len(chunk)):
                 decoder = Decoder(prompted, stops)
                 texts = decoder.add([starts[n] for n in chunk], [limits] * len(chunk))

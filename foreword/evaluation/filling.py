@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from foreword.errors import UserError
 from foreword.evaluation.beam import Beams, search
@@ -34,18 +35,23 @@ class FilledText:
     Attributes:
         text: the text with the likeliest candidate in each blank, as `«word»`.
         blanks: the candidates of each blank, likeliest first.
+        order: the numbers of the blanks, from 1, in the order in which they were filled, each given
+            those before it (masked diffusion); () where all were filled at once or from the left.
     """
 
     text: str
     blanks: tuple[tuple[Candidate, ...], ...]
+    order: tuple[int, ...] = ()
 
 
 def fill(prompted: TrainedModel, text: str, top: int = 5) -> FilledText:
     """Fill each blank of `text`: [MASK], or a sentinel as in T5 (`<extra_id_0>`).
 
     A model that predicts in place gives the `top` likeliest tokens of each blank, for all blanks at
-    once. A model whose sources have sentinels generates fillings of any number of tokens, the
-    likeliest ones by beam search: blank by blank, after the best fillings of earlier blanks.
+    once; one of masked diffusion fills the surest blank first, then the others given its token. In
+    both a [MASK] is one token: blanks of unknown length are for models with sentinels. A model
+    whose sources have sentinels generates fillings of any number of tokens, the likeliest ones by
+    beam search: blank by blank, after the best fillings of earlier blanks.
 
     The text around the blanks stays as it was given.
 
@@ -54,17 +60,26 @@ def fill(prompted: TrainedModel, text: str, top: int = 5) -> FilledText:
             many.
     """
     ids, offsets = prompted.tokenizer.encode_with_offsets(text, special=True)
-    blanks = candidates(prompted, ids, top)
+    order: list[int] = []
+    blanks = candidates(prompted, ids, top, order)
     filled, start = "", 0
     for (begin, stop), blank in zip(offsets[blanks_in(prompted, ids)], blanks, strict=True):
         # A mask may take the spaces before it (RoBERTa's).
         name = text[begin:stop].lstrip()
         filled, start = f"{filled}{text[start : stop - len(name)]}«{blank[0].text}»", stop
-    return FilledText(filled + text[start:], blanks)
+    return FilledText(filled + text[start:], blanks, tuple(order))
 
 
-def candidates(prompted: TrainedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
+def candidates(
+    prompted: TrainedModel, ids: Array, top: int, order: list[int] | None = None
+) -> tuple[tuple[Candidate, ...], ...]:
     """Return the candidates for each blank in `ids` (length,), likeliest first.
+
+    Args:
+        prompted: the model.
+        ids: the text.
+        top: the candidates of each blank.
+        order: receives `FilledText.order`.
 
     Raises:
         UserError: as `fill` does.
@@ -79,6 +94,8 @@ def candidates(prompted: TrainedModel, ids: Array, top: int) -> tuple[tuple[Cand
     where = blanks_in(prompted, ids)
     if not len(where):
         raise UserError(f"the text has no {blank_of(prompted)}; put one where a word is missing")
+    if prompted.unmasks:
+        return _one_by_one(prompted, ids, where, top, [] if order is None else order)
     if prompted.fills_in_place:
         return _in_place(prompted, ids, where, top)
     return _by_sentinels(prompted, ids, where, top)
@@ -111,7 +128,10 @@ def _in_place(
         prompted.in_place_example(tokens, tokens, weights), prompted.vocab
     )
     states = prompted.run_backbone(batch).states[0, np.flatnonzero(batch.weights)]
-    p = prompted.logits(states).softmax(-1)  # (blanks, vocab)
+    logits = prompted.logits(states)  # (blanks, vocab)
+    if prompted.unmasks:  # its words are the text's, never special tokens
+        logits[:, torch.from_numpy(prompted.vocab.is_special)] = float("-inf")
+    p = logits.softmax(-1)
     best = p.topk(min(top, p.shape[1]), dim=-1)
     return tuple(
         tuple(
@@ -120,6 +140,27 @@ def _in_place(
         )
         for row_ids, row_values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     )
+
+
+def _one_by_one(
+    prompted: TrainedModel, ids: Array, where: Array, top: int, order: list[int]
+) -> tuple[tuple[Candidate, ...], ...]:
+    """Return the candidates of each blank given those that were filled before, the surest first."""
+    if np.isin(ids[where], prompted.vocab.sentinels).any():
+        raise UserError(
+            f"{prompted.name}: a sentinel is a blank of any length, and this "
+            f"{prompted.description} fills one token for each [MASK]; write a [MASK] for each "
+            "missing token"
+        )
+    ids, blanks, left = ids.copy(), dict[int, tuple[Candidate, ...]](), list(range(len(where)))
+    while left:
+        found = _in_place(prompted, ids, where[left], top)
+        surest = max(range(len(left)), key=lambda n: found[n][0].probability)
+        number = left.pop(surest)
+        blanks[number] = found[surest]
+        ids[where[number]] = found[surest][0].ids[0]
+        order.append(number + 1)
+    return tuple(blanks[number] for number in range(len(where)))
 
 
 def _by_sentinels(

@@ -42,6 +42,8 @@ class HeldOut:
             makes the loss less comparable.
         about: what the figure is, as a sentence; "" if obvious.
         batches: sum in nats and predictions of each batch of rows; none of count-based models.
+        is_bound: whether the loss is an upper bound of that of the text; then so are perplexity and
+            bits per byte.
     """
 
     what: str
@@ -53,6 +55,7 @@ class HeldOut:
     unknown: float = 0.0
     about: str = ""
     batches: tuple[tuple[float, float], ...] = ()
+    is_bound: bool = False
 
     @property
     def perplexity(self) -> float | None:
@@ -60,13 +63,14 @@ class HeldOut:
         return perplexity_of(self.loss) if self.has_perplexity else None
 
     def as_row(self) -> dict[str, float | int | str | None]:
-        """Return a row of a table or of JSON."""
+        """Return a row of JSON, which says `is_bound` of a bound alone."""
         return {
             "what": self.what,
             "loss": _finite(self.loss),
             "perplexity": _finite(self.perplexity),
             "bits_per_byte": _finite(self.bits_per_byte),
             "predictions": self.predictions,
+            **({"is_bound": True} if self.is_bound else {}),
         }
 
 
@@ -88,6 +92,7 @@ def on_prepared(
     rows: int = ALL,
     streams: int = 0,
     stage: Stage = unwatched,
+    draws: int = 1,
 ) -> list[HeldOut]:
     """Return the loss on the held-out text of a run's shards, and those of count-based baselines.
 
@@ -100,15 +105,17 @@ def on_prepared(
         streams: the number of parallel streams that a model with a memory reads the text in; 1
             reads it as one stream, 0 as many as evaluation during training.
         stage: receives the name of each stage, and its progress.
+        draws: how often each row is masked, for a model whose loss is a bound.
 
     Raises:
         UserError: they hold out too little.
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
-    losses = [on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)]
+    losses = [on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage, draws)]
     if prompted.recipe.objective.predicts.tokens and prepared.train.tokens_total:
-        # Bigrams are not comparable with a model that does not predict every token.
-        predicts_all = losses[0].bits_per_byte is not None
+        # Bigrams are not comparable with a model that does not predict every token after its own
+        # left neighbour.
+        predicts_all = losses[0].bits_per_byte is not None and not losses[0].is_bound
         watch = stage("counting tokens to compare with")
         counts = baselines.of_counts(
             prompted, prepared, rows, streams, watch, with_bigrams=predicts_all
@@ -121,18 +128,23 @@ def on_prepared(
                     baseline.name, baseline.loss, baseline.predictions, bits, about=baseline.about
                 )
             )
-    return losses + list(_by_source(prompted, prepared, rows, streams, stage))
+    return losses + list(_by_source(prompted, prepared, rows, streams, stage, draws))
 
 
 def _by_source(
-    prompted: TrainedModel, prepared: PreparedText, rows: int, streams: int, stage: Stage
+    prompted: TrainedModel,
+    prepared: PreparedText,
+    rows: int,
+    streams: int,
+    stage: Stage,
+    draws: int,
 ) -> Iterator[HeldOut]:
     """Yield the loss on each source of a mixture that holds out a row or more."""
     for name, source in prepared.sources.items():
         if source.heldout.tokens_total >= prompted.recipe.packing.length:
             per_token = source.bytes_per_token(ends=prompted.recipe.ends_texts)
             shards = source.heldout, per_token
-            heldout = on_shards(prompted, shards, rows, streams, stage)
+            heldout = on_shards(prompted, shards, rows, streams, stage, draws)
             yield replace(heldout, what=f"{heldout.what}: {name}")
 
 
@@ -155,6 +167,7 @@ def on_shards(
     rows: int = ALL,
     streams: int = 0,
     stage: Stage = unwatched,
+    draws: int = 1,
 ) -> HeldOut:
     """Return the loss on the shards that `shards_of_texts` yields; see `on_prepared`.
 
@@ -163,7 +176,7 @@ def on_shards(
     """
     (text, bytes_per_token), watch = shards, stage("measuring the loss")
     # The loss as training measures it.
-    measured = measure(prompted, text, rows=rows, streams=streams, watch=watch)
+    measured = measure(prompted, text, rows=rows, streams=streams, watch=watch, draws=draws)
     if measured is None:
         raise UserError(
             f"{text.tokens_total} tokens of held-out text do not fill one row of "
@@ -181,6 +194,17 @@ def on_shards(
         measured.components,
         unknown_in(text, prompted.vocab),
         batches=measured.batches,
+        is_bound=measured.is_bound,
+        about=_about(draws) if measured.is_bound else "",
+    )
+
+
+def _about(draws: int) -> str:
+    """Return the sentence about a loss that is a bound."""
+    by = f"{draws} random masking{'s' * (draws > 1)} of each row"
+    return (
+        f"an upper bound of the text's negative log-likelihood, estimated by {by}; an exact loss "
+        "above it belongs to a worse model, one below it decides nothing"
     )
 
 

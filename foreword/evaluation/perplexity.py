@@ -59,7 +59,8 @@ class ScoreTotals:
     """Sums over one or more texts, which give perplexity and bits per byte.
 
     Attributes:
-        measure: `log-likelihood` or `pseudo-log-likelihood`, which are not comparable.
+        measure: `log-likelihood`, `pseudo-log-likelihood`, or a bound on the first; they are not
+            comparable.
         nats: negative log-probability of all scored tokens.
         tokens: the number of scored tokens.
         bytes: the size of their text in UTF-8.
@@ -97,6 +98,11 @@ class ScoreTotals:
     def is_pseudo(self) -> bool:
         """Whether each token was scored given those after it too."""
         return self.measure.startswith("pseudo")
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the texts' log-likelihood is at least this, as masked diffusion tells."""
+        return self.measure.endswith("bound")
 
     @property
     def perplexity(self) -> float:

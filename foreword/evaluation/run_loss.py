@@ -28,12 +28,14 @@ class TextToEvaluate:
         files: text files, folders, globs; none for the run's held-out text.
         rows: maximum number of rows; None for all.
         streams: parallel streams of a model with a memory; see `heldout.on_shards`.
+        draws: how often each row is masked, for a model whose loss is a bound.
         lengths: lengths of the context to measure it by; None for the loss next to counts.
     """
 
     files: Sequence[str] = ()
     rows: int | None = None
     streams: int = 0
+    draws: int = 1
     lengths: Sequence[int] | None = None
 
 
@@ -68,8 +70,8 @@ def _losses(
         stage("measuring the loss")
         return context.by_memory(prompted, shards[0], text.lengths, shards[1], rows)
     if prepared is None:
-        return [heldout.on_shards(prompted, shards, rows, text.streams, stage)]
-    return heldout.on_prepared(prompted, prepared, rows, text.streams, stage)
+        return [heldout.on_shards(prompted, shards, rows, text.streams, stage, text.draws)]
+    return heldout.on_prepared(prompted, prepared, rows, text.streams, stage, text.draws)
 
 
 def _content(

@@ -29,7 +29,8 @@ def samples(
     """Return a few samples on held-out rows, deterministic for a given model.
 
     - A model that predicts in place: a piece of text with masked tokens, and its fillings.
-    - A causal model: the first tokens of a document, and its continuation.
+    - A causal model, or one of masked diffusion: the first tokens of a document, and its
+      continuation.
     - A model with a source: a source, and the target it generates.
 
     A model that fills blanks and continues texts does both in turn.
@@ -49,7 +50,8 @@ def samples(
     if not recipe.objective.predicts.tokens:
         return []
     prompted = TrainedModel(model, recipe, tokenizer, device)
-    fits = (prompted.fills_in_place, prompted.continues, prompted.answers)
+    continues = prompted.continues or prompted.unmasks
+    fits = (prompted.fills_in_place, continues, prompted.answers)
     kinds = [kind for kind, fit in zip((_fill, _continue, _answer), fits, strict=True) if fit]
     # Run without compilation, which would compile the model again for each length.
     with evaluation_mode(model), torch.compiler.set_stance("force_eager"):
@@ -97,7 +99,7 @@ def _continue(prompted: TrainedModel, rows: Rows) -> dict[str, str] | None:
     if not len(ids):
         return None
     start = Start(None, np.concatenate([prompted.prompt_prefix, ids]))
-    sampling = Sampling(tokens=CONTINUATION, seed=SEED)
+    sampling = Sampling(tokens=CONTINUATION, seed=SEED, steps=CONTINUATION // 4)
     continuation = decode(prompted, [start], sampling, stops_of(prompted))[0]
     return {
         "prompt": prompted.tokenizer.decode(ids).lstrip(),

@@ -22,6 +22,10 @@ class Sampling(Ranged):
         top_p: sample from the smallest set of likeliest tokens with this total probability
             (Holtzman et al. 2020, section 3.1); 1 for all.
         seed: equal seeds give equal texts, on any device and in any batch.
+        steps: of a model of masked diffusion, the steps in which it writes `tokens` tokens; 0 for
+            one a step, which is best.
+        block: of a model of masked diffusion, the tokens of a block, which is filled before the
+            next one begins.
     """
 
     tokens: Count = 100
@@ -29,6 +33,8 @@ class Sampling(Ranged):
     top_k: CountOrZero = 50
     top_p: PositiveShare = 1.0
     seed: Seed = 1
+    steps: CountOrZero = 0
+    block: Count = 32
 
 
 GREEDY = Sampling(temperature=0.0)

@@ -30,11 +30,13 @@ class ScoringItem:
         is_scored: (length,) bool.
         source: what the model reads: for a model that predicts in place, the target with masked
             tokens; for one with a source, the source; (source length,) int64; else None.
+        weight: a factor of its log-probabilities; 1 where tokens are ranked.
     """
 
     target: Array
     is_scored: Array
     source: Array | None = None
+    weight: float = 1.0
 
 
 class Scorer(Protocol):
@@ -131,7 +133,8 @@ class NeuralScorer:
 
         def score(group: Sequence[ScoringItem]) -> Sequence[Array]:
             counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
-            return np.split(self._score(group, measure), counts)
+            scored = np.split(self._score(group, measure), counts)
+            return [item.weight * part for item, part in zip(group, scored, strict=True)]
 
         return _in_batches(self.prompted, items, score)
 

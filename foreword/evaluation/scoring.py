@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from foreword.data.read_documents import find_files, read_documents
+from foreword.data.rng import RowRng
 from foreword.data.text_files import ReadCounts
 from foreword.errors import UserError
 from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
@@ -20,6 +21,8 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array
 
 LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
+BOUND = "log-likelihood, lower bound"
+DRAWS, DRAWS_SEED = 64, 0xD4A5  # random maskings of a window that estimate a bound
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class ScoringPlan:
         items: the items, in the order of `ids`.
         count: the number of items.
         ends: the number of scored tokens that end the text and are not part of it.
+        where: the position among the scored ids of each log-probability of the items, which are
+            added up by it, (log-probabilities,) int64; None if the items score each id once.
     """
 
     ids: Array
@@ -66,6 +71,7 @@ class ScoringPlan:
     items: Iterable[ScoringItem]
     count: int
     ends: int = 0
+    where: Array | None = None
 
     @property
     def scored(self) -> Array:
@@ -83,6 +89,9 @@ def score(
       So does a model that is both causal and masked.
     - A masked model gives the pseudo-log-likelihood (Salazar et al. 2020): it scores each token,
       the only one masked, given all others.
+    - A model of masked diffusion gives a lower bound of the log-likelihood: tokens are scored at
+      64 random shares of masking, weighted as in training (objective `diffusion`); those of one
+      are its mean cost over random orders.
     - A model with a source scores each token of `text` as the answer to `source`, and the token
       that ends it.
 
@@ -116,6 +125,8 @@ def score_pairs(
         log_probs = np.concatenate([np.empty(0), *islice(scored, plan.count)])
         if not len(log_probs):
             raise UserError("the text has no token that can be scored; give a longer one")
+        if plan.where is not None:
+            log_probs = np.bincount(plan.where, log_probs, len(plan.scored))
         tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
         totals = totals_of(prompted, plan, float(-log_probs.sum()))
         scores.append(TextScore(tokens, log_probs, totals))
@@ -204,6 +215,8 @@ def score_files(
 
 def measure_of(prompted: TrainedModel) -> str:
     """Return the name of what the model's scores sum to."""
+    if prompted.unmasks:
+        return BOUND
     return LIKELIHOOD if prompted.continues or prompted.answers else PSEUDO
 
 
@@ -211,6 +224,8 @@ def first_context(prompted: TrainedModel) -> str:
     """Return what the first token of a text is given, in words."""
     if prompted.answers:
         return "the source"
+    if prompted.unmasks:
+        return "random sets of other tokens"
     if not prompted.continues:
         return "all other tokens"
     names = [prompted.tokenizer.token(int(i)) for i in prompted.prompt_prefix]
@@ -248,6 +263,8 @@ def plan_of(
             f"{prompted.name}: this {prompted.description} reads no source; leave it out"
         )
     stride = max(1, prompted.max_context // 2) if stride is None else stride
+    if prompted.unmasks:
+        return _plan_bound(prompted, text, ids, stride)
     if prompted.continues:
         return _plan_causal(prompted, text, ids, stride)
     return _plan_masked(prompted, text, ids, stride)
@@ -287,6 +304,33 @@ def _plan_masked(prompted: TrainedModel, text: str, ids: Array, stride: int) -> 
                 yield ScoringItem(ids, is_masked, np.where(is_masked, mask, ids))
 
     return ScoringPlan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
+
+
+def _plan_bound(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+    """Return the plan of a bound: each window's tokens in random orders, given those before it.
+
+    The number of masked tokens is spread evenly over the draws, by one random shift.
+    """
+    before = prompted.prompt_prefix
+    end = prompted.eos if prompted.recipe.ends_texts else ids[:0]
+    head, whole = len(before), np.concatenate([before, ids, end])
+    width, mask = prompted.max_context, prompted.vocab.id("[MASK]")
+    items, where = list[ScoringItem](), list[Array]()
+    windows = scoring_windows(len(whole), width, stride, both_sides=False) if len(ids) else []
+    for number, window in enumerate(windows):
+        read, first = whole[window.start : window.stop], max(window.first, head) - window.start
+        count = len(read) - first  # of the tokens to score
+        rng = RowRng(DRAWS_SEED, number * DRAWS + np.arange(DRAWS))
+        order = np.argsort(rng.uniform(count), axis=1)
+        for ranks, share in zip(order, (rng.evenly() * count).astype(np.int64) + 1, strict=True):
+            is_masked = np.zeros(len(read), dtype=bool)
+            is_masked[first + ranks[:share]] = True
+            weight = count / share / DRAWS
+            items.append(ScoringItem(read, is_masked, np.where(is_masked, mask, read), weight))
+            where.append(window.start + np.flatnonzero(is_masked) - head)
+    size = len(text.encode())
+    positions = np.concatenate([np.empty(0, np.int64), *where])
+    return ScoringPlan(whole, head, 0, 0, size, items, len(items), len(end), positions)
 
 
 def _plan_answer(prompted: TrainedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:

@@ -42,11 +42,14 @@ class GeneratedTokens:
             (length,) or (length + 1,) nats. None if they were not asked for.
         stopped: what ended the text: `end` a stop token, `tokens` the maximum number, `length` the
             model's last position.
+        filled_at: the step at which each token was written, (length,) int64; None where each was
+            written after the one before it.
     """
 
     ids: Array
     log_probs: Array | None
     stopped: Stopped
+    filled_at: Array | None = None
 
 
 def groups_of_equal_length(

@@ -29,6 +29,9 @@ class Prediction:
         in_order: whether examples carry an order of prediction (XLNet).
         both_directions: whether each token is predicted once from each side (ELMo).
         component: the component of the loss that predicts tokens, "" for the whole loss.
+        any_order: whether tokens are predicted in any order, given any others (masked diffusion):
+            the loss is then at least, and in general more than, the text's negative
+            log-likelihood.
     """
 
     form: Literal["in_place", "next", "next_and_in_place", "target"]
@@ -38,6 +41,7 @@ class Prediction:
     in_order: bool = False
     both_directions: bool = False
     component: str = ""
+    any_order: bool = False
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,13 @@ def number_to_mask(candidates: Array, rate: float) -> Array:
     return np.asarray(np.minimum(np.maximum(number, 1), available))
 
 
+def choose(candidates: Array, draws: Array, number: Array) -> Array:
+    """Return `number` (batch,) of each row's candidates, by the least draws; (batch, length)."""
+    draws = np.where(candidates, draws, 2.0)
+    last = np.take_along_axis(np.sort(draws, axis=1), np.maximum(number - 1, 0)[:, None], axis=1)
+    return np.asarray(candidates & (draws <= last) & (number[:, None] > 0))
+
+
 def word_starts(rows: Rows, candidates: Array, vocab: Vocab) -> Array:
     """Return where words begin, (batch, length) bool; each non-candidate is its own word."""
     first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
@@ -98,7 +105,10 @@ def mask_tokens(
 def in_place(
     rows: Rows, inputs: Array, chosen: Array, uniform_draws: Array | None = None
 ) -> Example:
-    """Return the example whose source is `inputs` and whose targets are the chosen tokens."""
+    """Return the example whose source is `inputs` and whose targets are the chosen tokens.
+
+    `chosen` is bool, or the weight of each token.
+    """
     draws = () if uniform_draws is None else (UniformDraws(uniform_draws),)
     return Example(
         source=Tokens(inputs, rows.documents, rows.positions, rows.segments),

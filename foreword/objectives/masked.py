@@ -12,6 +12,7 @@ from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
 from foreword.objectives._masking import (
     candidates_of,
+    choose,
     in_place,
     mask_tokens,
     number_to_mask,
@@ -81,12 +82,9 @@ class Masked(Term):
     def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
         """Choose the tokens to predict, exactly `rate` of each row; (batch, length) bool."""
         candidates = candidates_of(rows, vocab)
-        number = number_to_mask(candidates, self.rate)[:, None]
+        number = number_to_mask(candidates, self.rate)
         if not self.whole_words:
-            draws = np.where(candidates, draws, 2.0)
-            ordered = np.sort(draws, axis=1)
-            last = np.take_along_axis(ordered, np.maximum(number - 1, 0), axis=1)
-            return np.asarray(candidates & (draws <= last) & (number > 0))
+            return choose(candidates, draws, number)
         # A word's pieces share the draw of its first piece, so sorting keeps them together.
         first = word_starts(rows, candidates, vocab)
         column = np.arange(rows.ids.shape[1])
@@ -95,7 +93,7 @@ class Masked(Term):
         order = np.argsort(draws, axis=1, kind="stable")
         rank = np.empty_like(order)
         np.put_along_axis(rank, order, np.broadcast_to(column, order.shape), axis=1)
-        return np.asarray(candidates & (np.take_along_axis(rank, start, axis=1) < number))
+        return np.asarray(candidates & (np.take_along_axis(rank, start, axis=1) < number[:, None]))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer with a bias per token, after BERT's transform."""

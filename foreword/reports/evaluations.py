@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from foreword.formatting import cell, with_intervals
+from foreword.formatting import cell, with_bounds, with_intervals
 from foreword.reports import fragments, suite, tuning
 from foreword.reports.bars import plot_columns
 from foreword.reports.folder import Picture, SavedEvaluation, number
@@ -53,7 +53,7 @@ def _table(evaluation: SavedEvaluation) -> str:
         return suite.section(evaluation)
     if tuning.metrics(evaluation):
         return tuning.section(evaluation)
-    return Table.of_records([with_intervals(row) for row in evaluation.rows]).html()
+    return Table.of_records([with_bounds(with_intervals(row)) for row in evaluation.rows]).html()
 
 
 def heading(evaluation: SavedEvaluation) -> str:

@@ -32,6 +32,7 @@ class HeldOutLoss:
         meaning: what it means, in words.
         note: on what it was measured, and which other loss the page shows.
         evaluation: the evaluation, or None.
+        is_bound: whether loss, perplexity and bits per byte are upper bounds.
     """
 
     loss: float
@@ -41,6 +42,7 @@ class HeldOutLoss:
     meaning: str
     note: str
     evaluation: SavedEvaluation | None = None
+    is_bound: bool = False
 
 
 def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
@@ -61,6 +63,7 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
             meaning=meaning(evaluated),
             note=_both(run, evaluated, best),
             evaluation=evaluated,
+            is_bound=bool(row.get("is_bound")),
         )
     if best is None:
         return None
@@ -71,6 +74,7 @@ def held_out_loss(run: RunFolder) -> HeldOutLoss | None:
         components=log.components(best),
         meaning=_meaning(run, best),
         note=_sample(run, best),
+        is_bound=bool(best.get("is_bound")),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foreword.evaluation.statistics import LEVEL, Interval, Spread, difference, half_width_of_share
-from foreword.formatting import figure
+from foreword.formatting import at_most, figure
 from foreword.reports.folder import Record, number
 from foreword.tuning.scores import as_gain, is_lower_better, metric_name
 
@@ -59,20 +59,23 @@ def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out
     loss, total = number(model, "loss"), number(rows[0], "loss")
     counts = {str(row.get("what")): number(row, "loss") for row in rows}
     known = {name: nats for name in COUNTS if (nats := counts.get(name, math.nan)) == nats}
-    measured = f"{figure(loss, 3)} nats per {prediction}"
+    is_bound = bool(rows[0].get("is_bound"))
+    measured = f"{at_most(figure(loss, 3), is_bound)} nats per {prediction}"
     if has_part:
         measured = SUM_OF_LOSSES.format(total=figure(total, 3), part=measured)
     said = f"On {text} the loss is {measured}"
     if not (has_part or known or model.get("perplexity") is not None):
         return f"On {text} the loss of the objective is {figure(loss, 3)} nats."
     compared = (f"{COUNTS[n]}, {_odds(nats)} ({figure(nats, 3)} nats)" for n, nats in known.items())
-    said = "; ".join([f"{said}: the model gives {_odds_words(loss)}", *compared]) + "."
+    odds = _odds_words(loss, is_bound=is_bound)
+    said = "; ".join([f"{said}: the model gives {odds}", *compared]) + "."
     beaten = [words for name, words in NOT_BETTER.items() if loss >= counts.get(name, math.inf)]
-    return f"{said} {beaten[0]}" if beaten else said
+    return f"{said} {beaten[0]}" if beaten and not is_bound else said
 
 
-def _odds_words(nats: float) -> str:
-    return f"the right token a probability of {_odds(nats)} (geometric mean)"
+def _odds_words(nats: float, *, is_bound: bool = False) -> str:
+    least = "at least " if is_bound else ""
+    return f"the right token a probability of {least}{_odds(nats)} (geometric mean)"
 
 
 def _odds(nats: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from foreword.disk import atomic
 from foreword.disk.credentials import masked
-from foreword.formatting import duration, figure, power, quantity, unknown_share_note
+from foreword.formatting import at_most, duration, figure, power, quantity, unknown_share_note
 from foreword.reports import folder as folders
 from foreword.reports import fragments, tuning
 from foreword.reports.curves import Line, plot_curves, smoothed
@@ -156,9 +156,9 @@ def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:
     pairs: list[tuple[str, str]] = []
     if loss is not None:
         pairs += [
-            ("held-out loss, nats", figure(loss.loss)),
-            ("perplexity", figure(loss.perplexity)),
-            ("bits per byte", figure(loss.bits_per_byte)),
+            ("held-out loss, nats", at_most(figure(loss.loss), loss.is_bound)),
+            ("perplexity", at_most(figure(loss.perplexity), loss.is_bound)),
+            ("bits per byte", at_most(figure(loss.bits_per_byte), loss.is_bound)),
             *((f"held-out {_spaced(name)}", figure(v)) for name, v in loss.components.items()),
         ]
     if run.train:

@@ -14,6 +14,7 @@ from foreword.data.read_documents import ReadSettings, read_documents
 from foreword.errors import UserError
 from foreword.nn.init import initialise, shapes_only
 from foreword.nn.model import Model
+from foreword.runs import turned
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
 from foreword.runs.trained_model import TrainedModel
@@ -48,7 +49,9 @@ class StartingModel(TrainedModel):
     def with_recipe(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
         """Return this model with `recipe`, whose model settings it replaces with its own.
 
-        Heads that the recipe's objective does not use are dropped, and a note says so.
+        Heads that the recipe's objective does not use are dropped, and a note says so. With another
+        layout the model is turned into one of that family (`foreword.runs.turned`), and the notes
+        are a table of what carries over.
 
         Args:
             recipe: all settings but the model's.
@@ -59,10 +62,12 @@ class StartingModel(TrainedModel):
         """
         # Layout, row length and special tokens must suit the model.
         layout, trained = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
-        if layout != trained:
+        is_turned = layout != trained
+        if is_turned and not turned.can_be(self.recipe, recipe):
             raise UserError(
                 f"layout.kind: the recipe's is '{layout}', and {self.name} was trained with "
-                f"'{trained}'; choose a recipe of that layout"
+                f"'{trained}'; choose a recipe of that layout (a Transformer of layout "
+                f"{', '.join(turned.LAYOUTS)} can be turned into another of these)"
             )
         limit = self.recipe.model.limit
         if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
@@ -79,10 +84,19 @@ class StartingModel(TrainedModel):
                     f'use --set packing.{side}="" or another special token'
                 )
         # The recipe's model, with the weights of this one.
-        combined = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
+        like = turned.recipe_for(self.recipe, recipe) if is_turned else self.recipe
+        model_settings = self._model(like, assignments)
+        combined = replace(recipe, model=model_settings, tokenizer=self.recipe.tokenizer)
         model = combined.build(self.tokenizer.vocab)
-        if hasattr(model, "stage_heads"):  # heads of earlier stages may be new
+        if is_turned or hasattr(model, "stage_heads"):  # heads may be new
             initialise(model, recipe.train.seed)
+        if is_turned:
+            carried = turned.carry_over(self.model, model, is_causal=recipe.layout.is_causal)
+            notes = (f"{self.name} ({trained}) turned into layout '{layout}':", *carried)
+            facts = {**self.provenance, "turned": list(carried)}
+            return replace(
+                self, recipe=combined, model=model, notes=self.notes + notes, provenance=facts
+            )
         unused = _copy_matching(self.model, model)
         # Only heads may be unused, and nothing may be missing.
         available, required = _shapes(self.model), _shapes(model)
@@ -115,14 +129,14 @@ class StartingModel(TrainedModel):
             f"({', '.join(names[:2])}): it was trained with '{trained}'; use {options}"
         )
 
-    def _model(self, assignments: Sequence[str]) -> Any:
-        """Return the model's settings, with assignments to those that concern training."""
-        table = {"model": config.to_table(self.recipe)["model"]}
+    def _model(self, like: Recipe, assignments: Sequence[str]) -> Any:
+        """Return the model's settings in `like`, with assignments to those of training."""
+        table = {"model": config.to_table(like)["model"]}
         model_assignments = [text for text in assignments if text.startswith("model.")]
         changed = config.build(
-            Recipe, {**config.to_table(self.recipe), **config.assign(table, model_assignments)}
+            Recipe, {**config.to_table(like), **config.assign(table, model_assignments)}
         ).model
-        if changes := differences(resolved(self.recipe.model), resolved(changed)):
+        if changes := differences(resolved(like.model), resolved(changed)):
             raise UserError(
                 f"--set {model_assignments[0]}: the architecture comes from {self.name}; only "
                 f"dropout can be changed: {'; '.join(changes)}"

@@ -16,6 +16,7 @@ import torch
 from foreword.errors import UserError
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
+from foreword.runs.continued import START
 from foreword.runs.gathered_model import GatheredModel
 from foreword.runs.measure import (
     Measure,
@@ -225,11 +226,31 @@ class MeasureHeldOut(_Evaluation):
         self._stages = stages
         self._bytes_per_token = bytes_per_token
 
+    def begin(self, loop: Loop) -> None:
+        """Log the loss of weights that another training left (`--from`), before the first step."""
+        if not loop.state.spent.steps and (self._log.run / START).is_dir():
+            self._measured(loop)
+
     def run(self, loop: Loop) -> None:
         """Log the held-out loss; save a checkpoint if it is the lowest."""
-        setup, state = self._setup, loop.state
-        if setup.heldout is None:
+        state, measured = loop.state, self._measured(loop)
+        if measured is None:
             return
+        loss = processes.of_first(measured.loss)
+        if not math.isfinite(loss):
+            loop.warn(f"step {state.spent.steps}: the held-out loss is not finite")
+            return
+        loop.last_finite_step = state.spent.steps
+        if state.best_loss is None or not loss >= state.best_loss:
+            state.best_loss = loss
+            state.best = checkpoint.name_of(state.spent.steps)
+            self._checkpoints.run(loop)
+
+    def _measured(self, loop: Loop) -> Measure | None:
+        """Measure and log the held-out loss; None if all that is held out is shorter than a row."""
+        setup = self._setup
+        if setup.heldout is None:
+            return None
         with self._log.between_steps(EVALUATING) as watch:
             measured = self._measure(setup.recipe, setup.model, watch)
             recipe, model = self._stages.now(setup.model)
@@ -240,18 +261,10 @@ class MeasureHeldOut(_Evaluation):
                 assert own is not None
                 losses = {**measured.components, names[0]: own.loss}
                 measured = replace(measured, components=losses)
-        if measured is None:
-            return  # all that is held out of each source is shorter than a row
-        loss = processes.of_first(measured.loss)
-        self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
-        if not math.isfinite(loss):
-            loop.warn(f"step {state.spent.steps}: the held-out loss is not finite")
-            return
-        loop.last_finite_step = state.spent.steps
-        if state.best_loss is None or not loss >= state.best_loss:
-            state.best_loss = loss
-            state.best = checkpoint.name_of(state.spent.steps)
-            self._checkpoints.run(loop)
+        if measured is not None:
+            record = heldout_record(loop.state.spent, measured, self._bytes_per_token)
+            self._log.write(record, loop)
+        return measured
 
     def _measure(self, recipe: Recipe, model: Model, watch: Watch) -> Measure | None:
         """Return the loss of a stage on held-out text; of the last one in the usual case."""

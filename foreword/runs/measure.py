@@ -38,6 +38,8 @@ class Measure:
         components: nats per prediction of each term of a sum, and other reported means.
         sources: nats per prediction on each source of a mixture, by name.
         batches: sum in nats and predictions of each batch of rows; none of count-based models.
+        is_bound: whether the loss is an estimate of an upper bound of the text's negative
+            log-likelihood (`Prediction.any_order`).
     """
 
     loss: float
@@ -47,6 +49,7 @@ class Measure:
     components: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, float] = field(default_factory=dict)
     batches: tuple[tuple[float, float], ...] = ()
+    is_bound: bool = False
 
     @property
     def perplexity(self) -> float | None:
@@ -75,6 +78,7 @@ def measure(
     rows: int | None = None,
     streams: int = 0,
     watch: Watch | None = None,
+    draws: int = 1,
 ) -> Measure | None:
     """Measure the loss on a text: row by row, or on the whole text for count-based models.
 
@@ -86,6 +90,7 @@ def measure(
         streams: number of streams that a model with memory reads in parallel; 0 for that of
             training.
         watch: called with the rows done and their total.
+        draws: how often each row is corrupted, for a model whose loss is a bound.
 
     Returns:
         The measurement, or None if the text is too short.
@@ -102,7 +107,7 @@ def measure(
         return None
     feed = heldout_feed(recipe, shards, vocab, streams)
     limit = recipe.train.heldout_rows if rows is None else rows
-    return measure_rows(recipe, trained.model, feed, limit, trained.dtype, watch)
+    return measure_rows(recipe, trained.model, feed, limit, trained.dtype, watch, draws=draws)
 
 
 def measure_rows(
@@ -113,13 +118,16 @@ def measure_rows(
     dtype: torch.dtype,
     watch: Watch | None = None,
     loss_fn: LossFunction | None = None,
+    draws: int = 1,
 ) -> Measure:
     """Measure the loss on the first rows of a text; by `loss_fn` if that gathers its weights."""
-    batches: Iterable[Batch] = feed.heldout(rows)
+    is_bound = recipe.objective.predicts.any_order
+    draws = draws if is_bound else 1
+    batches: Iterable[Batch] = feed.heldout(rows, draws)
     if watch is not None:
-        batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
+        batches = _watched(batches, draws * min(rows, feed.packed.rows_per_epoch), watch)
     evaluated = evaluate(model, batches, loss_fn or partial(recipe.objective.loss, model), dtype)
-    predictions, components = int(evaluated.count), evaluated.components
+    predictions, components = round(evaluated.count) // draws, evaluated.components
     return Measure(
         evaluated.loss,
         predictions,
@@ -127,6 +135,7 @@ def measure_rows(
         not components,
         components,
         batches=evaluated.batches,
+        is_bound=is_bound,
     )
 
 
@@ -174,6 +183,7 @@ def measure_sources(
         first.has_perplexity,
         {name: mean(partial(_component, name)) for name in first.components},
         {source.name: result.loss for source, result in results},
+        is_bound=first.is_bound,
     )
 
 
@@ -204,6 +214,7 @@ def heldout_record(spent: Progress, measured: Measure, bytes_per_token: float) -
         "perplexity": measured.perplexity,
         "bits_per_byte": measured.bits_per_byte(bytes_per_token),
         "predictions": measured.predictions,
+        **({"is_bound": True} if measured.is_bound else {}),
         "tokens": spent.tokens,
         "flops": spent.flops,
         "seconds": round(spent.seconds, 3),

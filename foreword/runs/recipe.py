@@ -376,7 +376,8 @@ class Recipe:
     @property
     def ends_texts(self) -> bool:
         """Whether each text ends with a token that is predicted like its own."""
-        return bool(self.bos_and_eos[1])
+        eos = self.bos_and_eos[1]
+        return bool(eos) and (not self.objective.predicts.any_order or self.objective.end == eos)
 
     @property
     def rows_per_step(self) -> int:

@@ -128,6 +128,11 @@ class TrainedModel:
         return self.recipe.objective.predicts.form in ("in_place", "next_and_in_place")
 
     @property
+    def unmasks(self) -> bool:
+        """Whether it writes text by filling masks in any order (masked diffusion)."""
+        return self.recipe.objective.predicts.any_order
+
+    @property
     def continues(self) -> bool:
         """Whether it is a causal language model."""
         return self.recipe.objective.predicts.form in ("next", "next_and_in_place")

@@ -97,8 +97,11 @@ class Feed:
     def predicts_all(self) -> bool:
         """Whether every token of the text is predicted from those before it.
 
-        Losses per token are then losses of the text, and bits per byte are defined.
+        Losses per token are then losses of the text, and bits per byte are defined. They are bounds
+        where the order of prediction is any (`Prediction.any_order`).
         """
+        if self.objective.predicts.any_order:
+            return True
         return self._example(np.zeros(1, np.int64), HELDOUT_SEED).source is None
 
     def _example(self, numbers: Array, seed: int) -> Example:
@@ -140,8 +143,13 @@ class Feed:
                     prepared.get_nowait()
             thread.join()
 
-    def heldout(self, limit: int) -> Iterator[Batch]:
-        """Yield the first `limit` rows, with the same corruption every time."""
+    def heldout(self, limit: int, draws: int = 1) -> Iterator[Batch]:
+        """Yield the first `limit` rows, with the same corruption every time.
+
+        Args:
+            limit: the most rows.
+            draws: how often the rows are corrupted, each time by other random numbers.
+        """
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
@@ -151,9 +159,10 @@ class Feed:
             batches = (self.batch(piece, HELDOUT_SEED) for piece in pieces)
             self._heldout_counts[limit] = count_all(self.objective, batches)
         counts = self._heldout_counts[limit]
-        for piece in pieces:
-            batch = self.batch(piece, HELDOUT_SEED)
-            yield batch if counts is None else batch.with_part(TermCounts(counts))
+        for seed in range(HELDOUT_SEED, HELDOUT_SEED + draws):
+            for piece in pieces:
+                batch = self.batch(piece, seed)
+                yield batch if counts is None else batch.with_part(TermCounts(counts))
 
 
 def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:

@@ -24,6 +24,7 @@ STANDARD_FIELDS = (
     "loss",
     "perplexity",
     "bits_per_byte",
+    "is_bound",
     "predictions",
     "lr",
     "grad_norm",

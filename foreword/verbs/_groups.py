@@ -296,6 +296,8 @@ class Decodes:
         top_k: sample from the k likeliest tokens; 0 for all.
         top_p: sample from the likeliest tokens that sum up to p.
         seed: equal seeds give equal texts.
+        steps: of masked diffusion: steps in which all tokens are written; 0 for one each.
+        block: of masked diffusion: tokens of a block, filled before the next one.
         beams: use beam search with this many beams; 0 samples.
         length_penalty: with beams: 0 prefers short texts, 1 ranks by the mean.
     """
@@ -305,6 +307,8 @@ class Decodes:
     top_k: CountOrZero = 50
     top_p: PositiveShare = 1.0
     seed: Seed = 1
+    steps: CountOrZero = 0
+    block: Count = 32
     beams: CountOrZero = 0
     length_penalty: LengthPenalty = 1.0
 
@@ -318,4 +322,12 @@ class Decodes:
         """Return the settings of sampling."""
         from foreword.evaluation.sampling import Sampling
 
-        return Sampling(self.tokens, self.temperature, self.top_k, self.top_p, self.seed)
+        return Sampling(
+            self.tokens,
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.seed,
+            self.steps,
+            self.block,
+        )

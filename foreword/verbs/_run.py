@@ -70,15 +70,16 @@ class PretrainingResult(Result):
     def tables(self) -> Sequence[Part]:
         """Return the last records, and what may follow."""
         train, heldout = self.last.get("train", {}), self.last.get("heldout", {})
+        of = " at most" if heldout.get("is_bound") else ""
         facts = {
             "run": self.run,
             "done": self.is_done,
             "steps": train.get("step"),
             "tokens": train.get("tokens"),
             "training loss": train.get("loss"),
-            "held-out loss": heldout.get("loss"),
-            "perplexity": heldout.get("perplexity"),
-            "bits per byte": heldout.get("bits_per_byte"),
+            f"held-out loss{of}": heldout.get("loss"),
+            f"perplexity{of}": heldout.get("perplexity"),
+            f"bits per byte{of}": heldout.get("bits_per_byte"),
         }
         following = f"{quoted_command('report', self.run)} shows it"
         if not self.is_done:

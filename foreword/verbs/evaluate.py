@@ -11,7 +11,7 @@ from foreword.disk import atomic, store
 from foreword.display.progress import ProgressDisplay
 from foreword.display.results import Part, Remark, ResultTable, SavedResult, remarks, spaced
 from foreword.errors import UserError, quoted_command
-from foreword.formatting import with_intervals
+from foreword.formatting import with_bounds, with_intervals
 from foreword.settings.ranges import Count, CountOrZero, check
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import Flag, Paths, Verb
@@ -59,7 +59,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the table; perplexities are published with two decimals."""
     perplexity = row.get("perplexity")
     shown = {} if perplexity is None else {"perplexity": f"{perplexity:,.2f}"}
-    return spaced(with_intervals({**row, **shown}))
+    return spaced(with_intervals(with_bounds({**row, **shown})))
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,14 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
         data: text files, folders, globs; default: the run's held-out text.
         rows: maximum number of rows; default: all.
         streams: for models with a memory: 1 reads the text as one stream.
+        draws: for models of masked diffusion, whose loss is a bound: random maskings of each row.
         context_lengths: for causal models, the loss by number of earlier tokens seen: 0,64,128.
     """
 
     data: Annotated[Paths | None, Flag(("--data", "--file"))] = None
     rows: Count | None = field(default=None, kw_only=True)
     streams: CountOrZero = field(default=0, kw_only=True)
+    draws: Count = field(default=4, kw_only=True)
     context_lengths: Annotated[str | Sequence[CountOrZero] | None, Flag(takes=str)] = field(
         default=None, kw_only=True
     )
@@ -89,7 +91,7 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
         from foreword.evaluation.run_loss import TextToEvaluate, run_loss
 
         lengths = None if self.context_lengths is None else _lengths(self.context_lengths)
-        text = TextToEvaluate(paths(self.data), self.rows, self.streams, lengths)
+        text = TextToEvaluate(paths(self.data), self.rows, self.streams, self.draws, lengths)
         if not text.files:
             self.refuse_reading("requires --data")
         display = self.display()

@@ -37,13 +37,16 @@ class FilledResult(Result):
             for n, blank in enumerate(self.filled.blanks, 1)
             for rank, candidate in enumerate(blank)
         ]
-        return [Text(self.filled.text), ResultTable(rows)]
+        order = ", ".join(map(str, self.filled.order))
+        filled = [f"(filled in this order: {order})"] if len(self.filled.order) > 1 else []
+        return [Text(self.filled.text), ResultTable(rows), *filled]
 
     def data(self) -> dict[str, Any]:
         """Return the text, and the candidates."""
         return {
             "text": self.filled.text,
             "blanks": [[asdict(candidate) for candidate in blank] for blank in self.filled.blanks],
+            **({"order": list(self.filled.order)} if self.filled.order else {}),
         }
 
 

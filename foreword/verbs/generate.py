@@ -40,6 +40,7 @@ class GeneratedResult(Result):
         """Return each text, and its length."""
         parts: list[Part] = []
         for n, generation in enumerate(self.generations, 1):
+            parts += [f"step {n:>3}  {text}" for n, text in enumerate(generation.steps, 1)]
             parts.append(Text(generation.prompt * self.continues + generation.text))
             number = f"{n} of {len(self.generations)}: " if len(self.generations) > 1 else ""
             reason = STOP_REASONS[generation.stopped]
@@ -48,7 +49,10 @@ class GeneratedResult(Result):
 
     def data(self) -> list[dict[str, Any]]:
         """Return each text with its prompt."""
-        return [asdict(generation) for generation in self.generations]
+        return [
+            {key: value for key, value in asdict(one).items() if key != "steps" or value}
+            for one in self.generations
+        ]
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,12 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
     Attributes:
         prompt: text to continue, or source to answer.
         samples: number of texts.
+        show_steps: of a model of masked diffusion, show the text after each step too.
     """
 
     prompt: Annotated[str, ARGUMENT]
     samples: Count = 1
+    show_steps: bool = False
 
     def __call__(self) -> GeneratedResult:
         from foreword.evaluation import beam, decoding
@@ -86,5 +92,8 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
         if self.beams:
             texts = beam.generate(trained, [self.prompt], self.beam_search(), self.samples)
         else:
-            texts = decoding.generate(trained, [self.prompt], self.sampling(), self.samples)
-        return GeneratedResult(list(texts), trained.continues)
+            prompts, sampling = [self.prompt], self.sampling()
+            texts = decoding.generate(
+                trained, prompts, sampling, self.samples, with_steps=self.show_steps
+            )
+        return GeneratedResult(list(texts), trained.continues or trained.unmasks)

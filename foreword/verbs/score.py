@@ -46,13 +46,14 @@ class ScoredResult(Result):
         totals, parts = self.totals, list[Part]()
         if self.score is not None:
             parts += _tokens(self.score)
+        least, most = (" at least", " at most") if totals.is_bound else ("", "")
         facts = {
             "first token given": self.first_token_given,
             "measure": totals.measure,
-            "nats": -totals.nats,
-            "bits": -totals.bits,
-            "pseudo-perplexity" if totals.is_pseudo else "perplexity": totals.perplexity,
-            "bits per byte": totals.bits_per_byte,
+            f"nats{least}": -totals.nats,
+            f"bits{least}": -totals.bits,
+            "pseudo-perplexity" if totals.is_pseudo else f"perplexity{most}": totals.perplexity,
+            f"bits per byte{most}": totals.bits_per_byte,
             "tokens": totals.tokens,
             "of which ends of texts": totals.ends,
             "bytes": totals.bytes,

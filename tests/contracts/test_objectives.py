@@ -32,7 +32,16 @@ OBJECTIVES = kinds.names("objectives")
 MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
 PAIRS = ["next_sentence", "sentence_order"]
 # What they predict stands where they read; the others' targets are texts of their own.
-IN_PLACE = {"hybrid", "masked", "permutation", "replaced_token", "span_masked", "sum", *PAIRS}
+IN_PLACE = {
+    "diffusion",
+    "hybrid",
+    "masked",
+    "permutation",
+    "replaced_token",
+    "span_masked",
+    "sum",
+    *PAIRS,
+}
 # Deshuffled, the source is all tokens of the target and only their order is hidden; of pairs no
 # token is predicted.
 UNHIDDEN = ["deshuffle", *PAIRS]

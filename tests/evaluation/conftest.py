@@ -50,6 +50,7 @@ FAMILIES = {
     "xlnet": ("transformer", "permutation", "two_streams"),
     "hybrid": ("transformer", "hybrid", "hybrid"),
     "electra": ("transformer", "replaced_token", "encoder"),
+    "diffusion": ("transformer", "diffusion", "encoder"),
 }
 # A family whose decoder is at the places of its sentinels in the source.
 PLACED: dict[str, dict[str, Any]] = {

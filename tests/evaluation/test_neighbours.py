@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import foreword
-from foreword.evaluation import beam, decoding, scorer
+from foreword.evaluation import beam, decoding, scorer, scoring
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.passages import Passage, score_passages
@@ -42,6 +42,7 @@ Run = Callable[[Any, Sequence[Any]], Sequence[Any]]  # a model, its texts -> a r
 DECODED = Sampling(tokens=8, temperature=1.0, seed=3)
 NEURAL = {*FAMILIES, "lstm", "elmo"}
 CONTINUES = {"decoder", "pairs", "stream", "transformer_xl", "lstm", "elmo", "hybrid", "ngram"}
+CONTINUES |= {"diffusion"}
 ANSWERS = set(FAMILIES) - CONTINUES - {"encoder", "electra", "xlnet"}
 
 
@@ -120,6 +121,7 @@ def test_a_text_has_the_same_result_alone_and_among_others_in_any_order(
         initialise(network, 1)
         model = TrainedModel(network.eval(), recipe, tokenizer, torch.device("cpu"))
     monkeypatch.setattr(scorer, "CHUNK", 3)
+    monkeypatch.setattr(scoring, "DRAWS", 4)
     assert_each_as_alone(run, model, texts)
 
 

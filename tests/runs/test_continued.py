@@ -20,7 +20,7 @@ from foreword.runs.recipe import Recipe
 from foreword.runs.run_folder import open_run
 from foreword.settings import config
 from foreword.text import extended
-from foreword.train import checkpoint
+from foreword.train import checkpoint, log
 from tests.interop import theirs
 from tests.oracles import weights
 from tests.train import runs
@@ -72,6 +72,9 @@ def test_training_starts_from_the_given_weights(trained: Path, other: Path, tmp_
         torch.testing.assert_close(after.model.state_dict()[name], value)
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
     assert read_state(run)["from"] == str(before.folder.resolve())
+    losses = [record for record in log.read(run) if record["kind"] == "heldout"]
+    assert [record["step"] for record in losses] == [0, 1]
+    assert losses[0]["loss"] == pytest.approx(losses[1]["loss"], rel=1e-6)
 
 
 @pytest.mark.full
@@ -168,10 +171,8 @@ def test_only_dropout_of_the_model_can_be_set(trained: Path) -> None:
         starting_model.with_recipe(runs.build(table()), ["model.layers=5"])
 
 
-def test_a_recipe_of_another_layout_is_refused(trained: Path) -> None:
+def test_special_tokens_are_the_recipes(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
-    with pytest.raises(UserError, match=r"layout\.kind: the recipe's is 'encoder'"):
-        starting_model.with_recipe(runs.build(table("encoder")))
     made = table()
     made["packing"]["bos"] = "[CLS]"
     assert starting_model.with_recipe(runs.build(made)).recipe.packing.bos == "[CLS]"
