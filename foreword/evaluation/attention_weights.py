@@ -10,7 +10,7 @@ from torch import Tensor
 from foreword.errors import UserError
 from foreword.evaluation.scorer import padded
 from foreword.nn.attention import Attention, dense_only
-from foreword.nn.attentions._contract import AttentionMechanism
+from foreword.nn.attentions._contract import AttentionMechanism, RecurrenceKind
 from foreword.nn.block import Block
 from foreword.nn.stack import Stack
 from foreword.runs.trained_model import TrainedModel
@@ -74,6 +74,11 @@ def self_attentions(prompted: TrainedModel) -> list[Attention]:
         )
     for stack in stacks:
         for kind, mechanism in zip(stack.attention_kinds, stack.attention_mechanisms, strict=True):
+            if isinstance(kind, RecurrenceKind):
+                raise UserError(
+                    f"{prompted.name}: '{kinds.name_of(kind)}' has no weights of single tokens; "
+                    "models that can: Transformers with attention in every layer"
+                )
             if cast(AttentionMechanism, mechanism).mask(1, 1) is None:
                 raise UserError(
                     f"{prompted.name}: attention '{kinds.name_of(kind)}' mixes all positions "
@@ -81,7 +86,7 @@ def self_attentions(prompted: TrainedModel) -> list[Attention]:
                     "Transformers with another attention"
                 )
     blocks = [cast(Block, block) for stack in stacks for block in stack.blocks]
-    return list(dict.fromkeys(block.attention for block in blocks))
+    return list(dict.fromkeys(cast(Attention, block.attention) for block in blocks))
 
 
 def _written(prompted: TrainedModel, ids: Array, n: int) -> str:

@@ -46,8 +46,10 @@ class Continuation:
     @property
     def can_read_ahead(self) -> bool:
         """Whether tokens may be read that `accept` then takes back, differing between rows."""
-        return self._is_growing and (
-            len(self.positions) == 1 or self._prompted.recipe.model.cache_can_be_ragged
+        return (
+            self._is_growing
+            and self._cache.can_take_back
+            and (len(self.positions) == 1 or self._prompted.recipe.model.cache_can_be_ragged)
         )
 
     def read(self, ids: Array) -> None:

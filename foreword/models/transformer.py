@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.cache import GrowingCache, LayerCache, token_layer
+from foreword.nn.cache import (
+    AttentionCache,
+    GrowingCache,
+    GrowingLayer,
+    LayerCache,
+    token_layer,
+)
 from foreword.nn.model import Backbone, MemoryBackbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
@@ -118,7 +124,7 @@ class TransformerBackbone(MemoryBackbone):
             return None
         if isinstance(cache, GrowingCache):
             return cache.last_tokens()
-        return cache[-1][0][0][:, 0, -1, 0]
+        return cast(AttentionCache, cache[-1])[0][0][:, 0, -1, 0]
 
     def layer_modules(self) -> list[nn.Module]:
         return self.stack.layer_modules()
@@ -149,5 +155,8 @@ def _with_tokens(cache: list[LayerCache] | GrowingCache | None, ids: Tensor) -> 
     """Return the layer of a cache that holds the tokens, with new ones, (batch, length)."""
     new = token_layer(ids)
     if isinstance(cache, GrowingCache):
-        return cache[-1].append(*new[0]), None
-    return token_layer(torch.cat([cache[-1][0][0][:, 0, :, 0], ids], 1)) if cache else new
+        return cast(GrowingLayer, cache[-1]).append(*new[0]), None
+    if not cache:
+        return new
+    old = cast(AttentionCache, cache[-1])
+    return token_layer(torch.cat([old[0][0][:, 0, :, 0], ids], 1))

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from foreword.nn.attention import Attention, AttentionInputs
-from foreword.nn.cache import Cache, GrowingLayer, LayerCache
+from foreword.nn.attentions._contract import MixerKind, Recurrence, RecurrenceKind
+from foreword.nn.cache import Cache, GrowingLayer, LayerCache, LayerState, StateLayer
 from foreword.nn.dropout import Dropout
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.stack_settings import StackSettings
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if there is a source, and a feed-forward layer.
+    """Self-attention, or what takes its place, cross-attention to a source, a feed-forward layer.
 
     Settings leave out the feed-forward layer, the residual connections or the norms, to show what
     each is for.
 
     Args:
         settings: widths and choices.
+        mixer: the kind of its attention.
         crosses: whether it attends to a source.
         like: a block whose attention or feed-forward layer it shares, by `settings.share`.
     """
 
-    def __init__(self, settings: StackSettings, *, crosses: bool, like: Block | None) -> None:
+    def __init__(
+        self, settings: StackSettings, mixer: MixerKind, *, crosses: bool, like: Block | None
+    ) -> None:
         super().__init__()
         self.is_pre, self.has_residuals = settings.norm_position != "post", settings.residuals
-        self.attention: Attention
+        self.attention: Attention | Recurrence
         self.attention_norm: nn.Module
         self.cross: Attention | None
         self.cross_norm: nn.Module | None
@@ -38,7 +44,14 @@ class Block(nn.Module):
             self.attention, self.attention_norm = like.attention, like.attention_norm
             self.cross, self.cross_norm = like.cross, like.cross_norm
         else:
-            self.attention, self.attention_norm = _attention(settings), norm_of(settings)
+            self.attention_norm = norm_of(settings)
+            self.attention = (
+                mixer.build(
+                    settings.d_model, settings.heads, settings.head_width, settings.norm_eps
+                )
+                if isinstance(mixer, RecurrenceKind)
+                else _attention(settings)
+            )
             self.cross = _attention(settings) if crosses else None
             self.cross_norm = norm_of(settings) if crosses else None
         # Feed-forward layer, shared or new.
@@ -61,7 +74,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         inputs: AttentionInputs,
-        cache: LayerCache | GrowingLayer | None = None,
+        cache: LayerCache | GrowingLayer | StateLayer | None = None,
         memory: Tensor | None = None,
         source: Tensor | None = None,
         cross: AttentionInputs | None = None,
@@ -72,7 +85,7 @@ class Block(nn.Module):
         Args:
             x: (batch, length, d_model).
             inputs: inputs of self-attention.
-            cache: keys and values of earlier positions.
+            cache: keys and values of earlier positions, or the state after them.
             memory: states of earlier positions, from which keys and values are computed;
                 (batch, memory length, d_model).
             source: (batch, source length, d_model).
@@ -83,6 +96,8 @@ class Block(nn.Module):
         Returns:
             The new states, the key-value cache, the new states of the query stream.
         """
+        if isinstance(self.attention, Recurrence):  # without keys, a memory, or streams
+            return self._recur(self.attention, x, inputs, cache)
         # Keys and values of self-attention, from the memory and x, after the cached ones.
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
         # Keys begin at position 0, but with a cache, where the queries are the last of them.
@@ -95,7 +110,7 @@ class Block(nn.Module):
         source_kv = None
         if isinstance(cache, GrowingLayer):
             (k, v), source_kv = cache.append(k, v), cache.source
-        elif cache is not None:
+        elif isinstance(cache, tuple):
             k, v = torch.cat([cache[0][0], k], dim=2), torch.cat([cache[0][1], v], dim=2)
             source_kv = cache[1]
         # Keys and values of cross-attention, computed once for a source.
@@ -121,6 +136,19 @@ class Block(nn.Module):
         if self.training:  # a compiled block would fill in gradients of 0 for each of them
             new_cache = _detached((k, v)), None if source_kv is None else _detached(source_kv)
         return x, new_cache, g
+
+    def _recur(
+        self, layer: Recurrence, x: Tensor, inputs: AttentionInputs, cache: Any
+    ) -> tuple[Tensor, LayerCache, None]:
+        """Apply the layer with a recurrence in place of attention; a growing cache is updated."""
+        before: LayerState | None = cache.state if isinstance(cache, StateLayer) else cache
+        normalised = self._pre_norm(x, self.attention_norm)
+        read, after = layer(normalised, inputs.prepared_mask, before)
+        if isinstance(cache, StateLayer):
+            cache.state = after
+        if self.training:  # see `forward`
+            after = LayerState(tuple(part.detach() for part in after.parts))
+        return self._finish(x, read, None, None), after, None
 
     def _finish(
         self, x: Tensor, attended: Tensor, source_kv: Cache | None, cross: AttentionInputs | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -13,10 +13,29 @@ from torch import Tensor
 from foreword.types import Array
 
 Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
-LayerCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
+AttentionCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
 SPARE = 64  # positions for which room is made at a time
 
 CacheT = TypeVar("CacheT")
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What a recurrent layer knows of all that it has read; its size does not grow.
+
+    Attributes:
+        parts: tensors whose first dimension is the batch.
+    """
+
+    parts: tuple[Tensor, ...]
+
+
+LayerCache = AttentionCache | LayerState
+
+
+def cached_length(cache: Sequence[LayerCache]) -> int:
+    """Return the number of positions that have keys; 0 if no layer has any."""
+    return next((layer[0][0].shape[2] for layer in cache if isinstance(layer, tuple)), 0)
 
 
 def select(cache: CacheT, rows: Tensor | slice) -> CacheT:
@@ -29,7 +48,7 @@ def select(cache: CacheT, rows: Tensor | slice) -> CacheT:
     return cast(CacheT, _select(cache, rows))
 
 
-def token_layer(ids: Tensor) -> LayerCache:
+def token_layer(ids: Tensor) -> AttentionCache:
     """Return tokens, (batch, length), as a layer of a cache: the next call knows the last ones."""
     tokens = ids[:, None, :, None]
     return (tokens, tokens), None
@@ -60,14 +79,18 @@ class GrowingCache:
     """
 
     def __init__(self, parts: Sequence[list[LayerCache]]) -> None:
-        shapes = [part[0][0][0].shape for part in parts]
-        self.lengths: Array = np.concatenate([np.full(s[0], s[2], np.int64) for s in shapes])
-        self._layers = [
-            GrowingLayer(layers, int(self.lengths.max())) for layers in zip(*parts, strict=True)
-        ]
+        keys = [next(layer[0][0] for layer in part if isinstance(layer, tuple)) for part in parts]
+        self.lengths: Array = np.concatenate([np.full(len(k), k.shape[2], np.int64) for k in keys])
+        longest = int(self.lengths.max())
+        self._layers = [_growing(layers, longest) for layers in zip(*parts, strict=True)]
 
-    def __getitem__(self, layer: int) -> GrowingLayer:
+    def __getitem__(self, layer: int) -> GrowingLayer | StateLayer:
         return self._layers[layer]
+
+    @property
+    def can_take_back(self) -> bool:
+        """Whether `accept` may keep fewer tokens than were read: a state has read them all."""
+        return not any(isinstance(layer, StateLayer) for layer in self._layers)
 
     @property
     def is_even(self) -> bool:
@@ -77,12 +100,13 @@ class GrowingCache:
     @property
     def source_length(self) -> int:
         """The length of the source, 0 without one."""
-        source = self._layers[0].source
+        first = self._layers[0]
+        source = first.source if isinstance(first, GrowingLayer) else None
         return 0 if source is None else source[0].shape[2]
 
     def last_tokens(self) -> Tensor:
         """Return the last token of each row, (rows,), where the last layer is of `token_layer`."""
-        tokens = self._layers[-1].keys[:, 0, :, 0]
+        tokens = cast(GrowingLayer, self._layers[-1]).keys[:, 0, :, 0]
         return tokens.gather(1, torch.from_numpy(self.lengths[:, None] - 1).to(tokens.device))[:, 0]
 
     def begin(self, count: int, device: torch.device) -> tuple[Tensor, int]:
@@ -98,7 +122,8 @@ class GrowingCache:
         else:
             positions = torch.from_numpy(self.lengths[:, None] + np.arange(count)).to(device)
         for layer in self._layers:
-            layer.begin(positions, longest + count)
+            if isinstance(layer, GrowingLayer):
+                layer.begin(positions, longest + count)
         return positions, longest + count
 
     def accept(self, counts: Array) -> None:
@@ -109,7 +134,7 @@ class GrowingCache:
         """Add the rows of another cache after these."""
         self.lengths = np.concatenate([self.lengths, other.lengths])
         for layer, new in zip(self._layers, other._layers, strict=True):
-            layer.join(new, int(self.lengths.max()))
+            layer.join(cast(Any, new), int(self.lengths.max()))
 
     def keep(self, rows: Array) -> None:
         """Keep these rows alone."""
@@ -121,7 +146,7 @@ class GrowingCache:
 class GrowingLayer:
     """The keys and values of one layer of a `GrowingCache`."""
 
-    def __init__(self, parts: Sequence[LayerCache], longest: int) -> None:
+    def __init__(self, parts: Sequence[AttentionCache], longest: int) -> None:
         self._both = [
             _joined(tensors, longest) for tensors in zip(*(p[0] for p in parts), strict=True)
         ]
@@ -170,6 +195,30 @@ class GrowingLayer:
         self._both = [room[rows.to(room.device)] for room in self._both]
         if self.source is not None:
             self.source = select(self.source, rows.to(self.source[0].device))
+
+
+class StateLayer:
+    """The state of one recurrent layer of a `GrowingCache`, which each call replaces."""
+
+    def __init__(self, parts: Sequence[LayerState]) -> None:
+        columns = zip(*(part.parts for part in parts), strict=True)
+        self.state = LayerState(tuple(map(torch.cat, columns)))
+
+    def join(self, other: StateLayer, longest: int) -> None:
+        """Add the rows of another layer."""
+        self.state = StateLayer([self.state, other.state]).state
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep these rows alone."""
+        self.state = select(self.state, rows.to(self.state.parts[0].device))
+
+
+def _growing(parts: Sequence[LayerCache], longest: int) -> GrowingLayer | StateLayer:
+    """Return one layer of several caches as a layer that grows, or as a state."""
+    states = [part for part in parts if isinstance(part, LayerState)]
+    if states:
+        return StateLayer(states)
+    return GrowingLayer(cast(Sequence[AttentionCache], parts), longest)
 
 
 def _joined(parts: Sequence[Tensor], longest: int) -> Tensor:

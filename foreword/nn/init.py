@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from foreword.errors import UserError
 from foreword.nn.attention import Attention
 from foreword.nn.attention_prefix import AttentionPrefix
+from foreword.nn.attentions._contract import Recurrence
 from foreword.nn.block import EmbeddingShortcut
 from foreword.nn.characters import Highway
 from foreword.nn.embedding import Bigrams
@@ -28,8 +29,11 @@ from foreword.nn.sharded import set_values
 # Modules whose parameters `initialise` sets; others set theirs as they are built.
 INITIALISED = (
     nn.Linear, nn.Conv1d, nn.Embedding, nn.RNNBase, LayerNorm, RMSNorm, TokenHead, AttentionPrefix,
-    Bigrams, EmbeddingShortcut,
+    Bigrams, EmbeddingShortcut, Recurrence,
 )  # fmt: skip
+
+
+RESIDUAL = (Attention, Recurrence, FeedForward)  # modules that write to the residual stream
 
 
 @contextmanager
@@ -107,7 +111,7 @@ def initialise(model: Model, seed: int) -> None:
 
     A prefix of attention, under every scheme but `uniform`: keys and values with deviation 1. Its
     gates are 0 under every scheme, as are the embeddings of pairs; shortcuts from the embedding
-    begin with weights of 1 and 0.
+    begin with weights of 1 and 0. Decays and convolutions of recurrences begin as published.
 
     Numbers are drawn for one whole parameter after another, of which a sharded one keeps its rows:
     the weights are the same on any number of processes.
@@ -131,6 +135,8 @@ def initialise(model: Model, seed: int) -> None:
                 module.weight.zero_()
             elif isinstance(module, EmbeddingShortcut):
                 set_values(module.weight, torch.tensor([1.0, 0.0]))
+            elif isinstance(module, Recurrence):
+                module.initialise(random)
 
 
 def embedding_std(settings: ModelSettings) -> float:
@@ -178,11 +184,11 @@ def _rescale(module: nn.Module, settings: ModelSettings) -> None:
     """Rescale weights by depth or width of heads, and nearly close highway gates."""
     if isinstance(module, Highway):
         module.close_gates()
-    if settings.zero_init_residual and isinstance(module, Attention | FeedForward):
-        projection = module.output if isinstance(module, Attention) else module.down
+    if settings.zero_init_residual and isinstance(module, RESIDUAL):
+        projection = module.down if isinstance(module, FeedForward) else module.output
         projection.weight.zero_()
-    if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
-        projection = module.output if isinstance(module, Attention) else module.down
+    if settings.init == "gpt2" and isinstance(module, RESIDUAL):
+        projection = module.down if isinstance(module, FeedForward) else module.output
         projection.weight.div_(math.sqrt(2 * settings.layers))
     if settings.init == "t5" and isinstance(module, Attention):
         module.query.weight.mul_(module.d_head**-0.5)

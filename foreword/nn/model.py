@@ -37,7 +37,6 @@ _NOT_NEURAL = "a count-based model has no hidden states and no gradients; use a 
 class Architecture(Ranged, ABC):
     """The contract of every kind in `models/`, neural or not."""
 
-    reads_ahead: ClassVar[bool] = True  # whether a position may depend on later ones
     reads_source: ClassVar[bool] = False  # whether it has an encoder for a separate source
     predicts_both_directions: ClassVar[bool] = (
         False  # whether two separate directions predict (ELMo)
@@ -49,6 +48,11 @@ class Architecture(Ranged, ABC):
     @abstractmethod
     def build(self, vocab: int) -> Backbone:
         """Return the backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a position may depend on later ones."""
+        return True
 
     def require_packages(self) -> None:
         """Check that the optional packages that training requires are installed.

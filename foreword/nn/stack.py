@@ -13,10 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.attention import AttentionInputs, can_flex, prepare_mask, takes_spans
-from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import (
+    AttentionKind,
+    AttentionMechanism,
+    MixerKind,
+    RecurrenceKind,
+)
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block, EmbeddingShortcut, from_zero, norm_of, take_positions
-from foreword.nn.cache import GrowingCache, LayerCache
+from foreword.nn.cache import GrowingCache, LayerCache, cached_length
 from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Mask, MemoryMask
 from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
@@ -89,11 +94,13 @@ class Stack(nn.Module):
                 settings.local_position, settings, layers, is_causal=is_causal
             )
         # Blocks, whose modules are shared by `settings.share`.
+        self.attention_kinds = [settings.attention_of(n) for n in range(layers)]
         blocks: list[Block] = []
         for _ in range(layers):
             first = blocks[0] if blocks and settings.share != "none" else None
             shared = first if settings.share == "all" else None
-            blocks.append(shared or Block(settings, crosses=crosses, like=first))
+            kind = self.attention_kinds[len(blocks)]
+            blocks.append(shared or Block(settings, kind, crosses=crosses, like=first))
         if not settings.normalise_first:
             blocks[0].attention_norm = nn.Identity()
         self.blocks = nn.ModuleList(blocks)
@@ -102,14 +109,15 @@ class Stack(nn.Module):
         self.final_norm = norm_of(settings) if settings.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(settings.dropout if settings.ff_and_output_dropout else 0.0)
         self.drops_attention, self.head_width = settings.attention_dropout > 0, settings.head_width
-        # Attention: the kind and the mechanism of each layer.
-        self.attention_kinds = [settings.attention_of(n) for n in range(layers)]
+        # Attention: the mechanism of each layer; recurrences need none.
         built = {
             kind: kind.build(settings.heads, settings.head_width, layers)
             for kind in dict.fromkeys(self.attention_kinds)
+            if isinstance(kind, AttentionKind)
         }
         self.attention_mechanisms = nn.ModuleList(
-            built[kind][n] for n, kind in enumerate(self.attention_kinds)
+            built[kind][n] if isinstance(kind, AttentionKind) else nn.Identity()
+            for n, kind in enumerate(self.attention_kinds)
         )
 
     def forward(
@@ -148,7 +156,7 @@ class Stack(nn.Module):
         # Positions begin after the cache or the memory.
         length, start = x.shape[1], 0
         if isinstance(cache, list):
-            start = cache[0][0][0].shape[2]
+            start = cached_length(cache)
         if memory is not None:
             start = memory[0].shape[1]
             mask = MemoryMask(mask, start)
@@ -215,21 +223,25 @@ class Stack(nn.Module):
     ) -> list[AttentionInputs]:
         """Return the attention inputs of each layer; with `at`, those of these queries alone."""
         # Layers of one kind of attention share the prepared mask.
-        prepared: dict[AttentionKind, tuple[Any, PositionScheme]] = {}
+        prepared: dict[MixerKind, tuple[Any, PositionScheme | None]] = {}
         drops = self.training and self.drops_attention
         keys = torch.arange(positions.keys, device=x.device)
         shape = (x.shape[0], x.shape[1], positions.keys)
         for kind in dict.fromkeys(self.attention_kinds):
-            position = (None if kind.is_dense else self.local_position) or self.position
-            bias = _bias(position, positions.queries, keys)
+            if isinstance(kind, RecurrenceKind):
+                prepared[kind] = kind.prepare(mask, None, shape, x, flex=False), None
+                continue
+            local = None if kind.is_dense else self.local_position
+            scheme = local or self.position
+            bias = _bias(scheme, positions.queries, keys)
             like = self._scores_like(x)
             # FlexAttention has no dropout of attention weights; SDPA and the kernel of spans do.
             takes_dropout = not drops or (kind.is_dense and takes_spans(mask, bias, like))
-            takes_flex = flex and not position.adds_scores and takes_dropout
+            takes_flex = flex and not scheme.adds_scores and takes_dropout
             prepared_mask = kind.prepare(mask, bias, shape, like, flex=takes_flex)
             if at is not None:
                 prepared_mask = prepared_mask.select_queries(at.queries - positions.queries[0])
-            prepared[kind] = prepared_mask, position
+            prepared[kind] = prepared_mask, scheme
         inputs = []
         for n, kind in enumerate(self.attention_kinds):
             prepared_mask, position = prepared[kind]
@@ -312,4 +324,5 @@ def _source_length(source: Tensor | None, cache: list[LayerCache] | GrowingCache
         return source.shape[1]
     if isinstance(cache, GrowingCache):
         return cache.source_length
-    return cache[0][1][0].shape[2] if cache and cache[0][1] else 0
+    first = cache[0] if cache else None
+    return first[1][0].shape[2] if isinstance(first, tuple) and first[1] else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from foreword.nn.attentions._contract import AttentionKind
+from foreword.nn.attentions._contract import MixerKind, RecurrenceKind
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.model import ModelSettings
 from foreword.nn.positions._contract import PositionKind
@@ -32,8 +32,10 @@ class StackSettings(ModelSettings):
         position: position scheme.
         local_position: position scheme of layers whose attention is not dense (ModernBERT); default
             `position`. It cannot add to the embeddings.
-        attention: attention mechanism.
-        dense_every: with another attention than dense, layers 0, n, 2n, ... are dense; 0 for none.
+        attention: attention mechanism, or a recurrence in its place (`gated_deltanet`).
+        dense_every: with another attention than dense, every n-th layer is dense, from
+            `first_dense` on; 0 for none.
+        first_dense: the first of these layers, from 0; 3 of every 4 makes each fourth dense.
         normalise_first: normalise the input of the first attention, with `norm_position` `pre`;
             unnecessary if embeddings are normalised (ModernBERT).
         share: modules that all layers share (ALBERT).
@@ -58,8 +60,9 @@ class StackSettings(ModelSettings):
     attention_bias: bool | None = None
     position: PositionKind = part("nn/positions", "learned")
     local_position: PositionKind | None = part("nn/positions", is_optional=True)
-    attention: AttentionKind = part("nn/attentions", "dense")
+    attention: MixerKind = part("nn/attentions", "dense")
     dense_every: CountOrZero = 0
+    first_dense: CountOrZero = 0
     normalise_first: bool = True
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     attention_dropout: ShareBelowOne = 0.1
@@ -81,6 +84,12 @@ class StackSettings(ModelSettings):
             raise ValueError(
                 "normalise_first: false skips the first layer's pre-norm; it requires "
                 "norm_position='pre' and share='none'"
+            )
+
+        if self.share in ("all", "attention") and 0 < len(self._recurrences) < self.layers:
+            raise ValueError(
+                f"share: '{self.share}' requires attention of one kind in all layers; use "
+                "dense_every=0, or share 'feedforward' or 'none'"
             )
 
     @property
@@ -110,9 +119,10 @@ class StackSettings(ModelSettings):
         """Whether its GELUs are the approximation by tanh."""
         return self.activation.endswith("_tanh")
 
-    def attention_of(self, layer: int) -> AttentionKind:
+    def attention_of(self, layer: int) -> MixerKind:
         """Return the attention of a layer, from 0."""
-        is_dense = self.dense_every and layer % self.dense_every == 0
+        after = layer - self.first_dense
+        is_dense = self.dense_every and after >= 0 and after % self.dense_every == 0
         return Dense() if is_dense else self.attention
 
     @property
@@ -123,12 +133,23 @@ class StackSettings(ModelSettings):
     @property
     def cache_width(self) -> int:
         """Numbers in the key-value cache per position: keys and values of all layers."""
-        return 2 * self.heads * self.head_width * self.layers
+        have_keys = self.layers - len(self._recurrences)
+        return 2 * self.heads * self.head_width * have_keys
 
     @property
     def cache_can_be_ragged(self) -> bool:
-        """Whether rows of one batch may have caches of different lengths: if they are dense."""
-        return self.attention.is_dense
+        """Whether rows of one batch may have caches of different lengths: dense ones and states."""
+        return self.attention.is_dense or 0 < len(self._recurrences) < self.layers
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a position may depend on later ones: not where a layer reads left to right."""
+        return not self._recurrences
+
+    @property
+    def _recurrences(self) -> list[int]:
+        """The layers that have a state in place of keys."""
+        return [n for n in range(self.layers) if isinstance(self.attention_of(n), RecurrenceKind)]
 
     @property
     def ff_width(self) -> int:

@@ -37,6 +37,7 @@ def resolved(model: Architecture) -> Table:
         table.pop("local_position", None)
     if is_dense:
         table.pop("dense_every", None)
+        table.pop("first_dense", None)
     return table
 
 

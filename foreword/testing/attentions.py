@@ -1,19 +1,21 @@
-"""The contract of attention mechanisms, as functions.
+"""The contract of attention mechanisms and of recurrences in their place, as functions.
 
-Each is compared with one line of algebra in float64, under its own mask and the batch's.
+Attention is compared with one line of algebra in float64, under its own mask and the batch's. A
+recurrence has neither keys nor a mask of its own, and is read under causal masks alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.models.transformer import Transformer
-from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism, MixerKind
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Backbone, Model
@@ -27,7 +29,7 @@ LENGTH = 150  # a multiple of no block size
 SHAPE = (2, LENGTH, LENGTH)
 
 
-def check_attention(attention: AttentionKind) -> None:
+def check_attention(attention: MixerKind) -> None:
     """Check all that an attention mechanism promises.
 
     Args:
@@ -42,8 +44,10 @@ def check_attention(attention: AttentionKind) -> None:
         check(attention)
 
 
-def promised(attention: AttentionKind) -> list[Callable[[AttentionKind], None]]:
+def promised(attention: MixerKind) -> list[Callable[[Any], None]]:
     """Return the checks of what the attention promises; what mixes all keys chooses none."""
+    if not isinstance(attention, AttentionKind):
+        return [check for check in ATTENTION_CHECKS if check not in MECHANISM_CHECKS]
     chooses = chooses_keys(build(attention))
     return [check for check in ATTENTION_CHECKS if chooses or check not in KEY_CHECKS]
 
@@ -68,6 +72,11 @@ def build(attention: AttentionKind) -> list[AttentionMechanism]:
 def chooses_keys(mechanisms: list[AttentionMechanism]) -> bool:
     """Return whether it attends to keys that a mask can choose; else it mixes them all."""
     return mechanisms[0].mask(LENGTH, LENGTH) is not None
+
+
+def readable(attention: MixerKind, mask: Mask) -> Mask:
+    """Return the mask, made causal for what reads from left to right."""
+    return mask if isinstance(attention, AttentionKind) else CausalMask() & mask
 
 
 def inputs(length: int = LENGTH, batch: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,7 +107,7 @@ def outcome(out: Tensor, *inputs: Tensor) -> list[Tensor]:
     return [out, *torch.autograd.grad(out.square().sum(), inputs)]
 
 
-def backbone(attention: AttentionKind, *, is_rotary: bool = True) -> Backbone:
+def backbone(attention: MixerKind, *, is_rotary: bool = True) -> Backbone:
     """Return a small Transformer with this attention."""
     settings = Transformer(
         d_model=HEADS * D_HEAD,
@@ -176,9 +185,9 @@ def check_dropout_drops(attention: AttentionKind) -> None:
 
 
 @torch.no_grad()
-def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
+def check_documents_do_not_see_each_other(attention: MixerKind) -> None:
     """Check that other documents of a row change nothing, or that mixing attention refuses them."""
-    model, original = backbone(attention), batch(SAME)
+    model, original = backbone(attention), batch(readable(attention, SAME))
     try:
         before = model(original).states
     except UserError:
@@ -193,12 +202,15 @@ def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
 
 
 @torch.no_grad()
-def check_padding_changes_nothing(attention: AttentionKind) -> None:
+def check_padding_changes_nothing(attention: MixerKind) -> None:
     """Check that padding changes no state of a text."""
-    whole = batch(FullMask())
+    whole = batch(readable(attention, FullMask()))
     numbers = torch.zeros_like(whole.ids)
     numbers[0, 70:], numbers[1, 110:] = -1, -1
-    original, is_text = replace(whole, mask=DocumentMask(numbers, numbers)), numbers == 0
+    original, is_text = (
+        replace(whole, mask=readable(attention, DocumentMask(numbers, numbers))),
+        numbers == 0,
+    )
     changed = replace(original, ids=torch.where(is_text, original.ids, (original.ids + 1) % SIZE))
     model = backbone(attention)
     is_same = torch.equal(model(original).states[is_text], model(changed).states[is_text])
@@ -206,20 +218,20 @@ def check_padding_changes_nothing(attention: AttentionKind) -> None:
 
 
 @torch.no_grad()
-def check_a_row_alone_is_the_row_in_a_group(attention: AttentionKind) -> None:
+def check_a_row_alone_is_the_row_in_a_group(attention: MixerKind) -> None:
     """Check that the rows of a batch do not see each other."""
-    model, whole = backbone(attention), batch(FullMask())
+    model, whole = backbone(attention), batch(readable(attention, FullMask()))
     together = model(whole).states
     for n in range(2):
         row = slice(n, n + 1)
-        alone = Batch(whole.ids[row], whole.positions[row], FullMask())
+        alone = Batch(whole.ids[row], whole.positions[row], whole.mask)
         torch.testing.assert_close(model(alone).states, together[row], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
-def check_bfloat16_is_close_to_float32(attention: AttentionKind) -> None:
+def check_bfloat16_is_close_to_float32(attention: MixerKind) -> None:
     """Check that autocast gives states in bf16, about those of fp32."""
-    model, whole = backbone(attention, is_rotary=False), batch(FullMask())
+    model, whole = backbone(attention, is_rotary=False), batch(readable(attention, FullMask()))
     expected = model(whole).states
     with torch.autocast("cpu", torch.bfloat16):
         actual = model(whole).states
@@ -228,7 +240,7 @@ def check_bfloat16_is_close_to_float32(attention: AttentionKind) -> None:
 
 
 @torch.no_grad()
-def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
+def check_a_cache_changes_nothing(attention: MixerKind) -> None:
     """Check that short rows read token by token have the states of a whole row."""
     model = backbone(attention)
     for length in (1, 7, 36):
@@ -236,6 +248,7 @@ def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
         try:
             expected = model(row).states
         except UserError:
+            assert isinstance(attention, AttentionKind), "a causal row is refused"
             assert not chooses_keys(build(attention)), "a causal row is refused"
             return
         cache, actual = None, []
@@ -247,7 +260,7 @@ def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
         torch.testing.assert_close(torch.cat(actual, 1), expected, atol=1e-5, rtol=1e-5)
 
 
-ATTENTION_CHECKS: tuple[Callable[[AttentionKind], None], ...] = (
+ATTENTION_CHECKS: tuple[Callable[[Any], None], ...] = (
     check_it_is_dense_attention_under_its_mask,
     check_position_scores_and_biases_are_added,
     check_a_query_without_keys_gives_zeros,
@@ -260,3 +273,9 @@ ATTENTION_CHECKS: tuple[Callable[[AttentionKind], None], ...] = (
 )
 # Of attention that chooses among keys, and does not mix them all.
 KEY_CHECKS = (check_it_is_dense_attention_under_its_mask, check_a_query_without_keys_gives_zeros)
+# Of attention from queries, keys and values.
+MECHANISM_CHECKS = (
+    *KEY_CHECKS,
+    check_position_scores_and_biases_are_added,
+    check_dropout_drops,
+)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention
 
 from foreword.errors import UserError
-from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism, MixerKind
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.settings import kinds
 from foreword.testing import plain_attention
@@ -52,13 +52,14 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"length": LENGTH, "projected": 9, "share": share}
         for share in ("none", "heads", "keys_values", "layers")
     ],
+    "gated_deltanet": [{"chunk": 16}, {"heads": 3, "d_key": 6, "d_value": 9, "convolution": 1}],
 }
 # A kind that is not named above is tried with its own settings.
 CASES = [(kind, s) for kind in kinds.names("nn/attentions") for s in SETTINGS.get(kind, [{}])]
 
 
-def make(kind: str, settings: dict[str, Any]) -> AttentionKind:
-    attention: AttentionKind = kinds.load("nn/attentions", kind)(**settings)
+def make(kind: str, settings: dict[str, Any]) -> Any:
+    attention: MixerKind = kinds.load("nn/attentions", kind)(**settings)
     return attention
 
 
@@ -69,8 +70,9 @@ def make_both(
     return attention, build(attention)
 
 
-KEYED = [case for case in CASES if chooses_keys(make_both(*case)[1])]
-every_case = pytest.mark.parametrize(("kind", "settings"), CASES, ids=str)
+MECHANISMS = [case for case in CASES if isinstance(make(*case), AttentionKind)]
+KEYED = [case for case in MECHANISMS if chooses_keys(make_both(*case)[1])]
+every_mechanism = pytest.mark.parametrize(("kind", "settings"), MECHANISMS, ids=str)
 every_keyed_case = pytest.mark.parametrize(("kind", "settings"), KEYED, ids=str)
 
 
@@ -189,7 +191,7 @@ def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
 
 
 @pytest.mark.product(few=3)
-@every_case
+@every_mechanism
 def test_memory_is_linear_in_the_length(kind: str, settings: dict[str, Any]) -> None:
     # Dense attention with a kernel that holds no scores keeps no more than that either.
     less, more = (saved_bytes(kind, settings, length) for length in (1_000, 4_000))

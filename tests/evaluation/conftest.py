@@ -38,6 +38,8 @@ FAMILIES = {
     "encoder": ("transformer", "masked", "encoder"),
     "decoder": ("transformer", "causal", "decoder"),
     "pairs": ("transformer", "causal", "decoder"),
+    "delta": ("transformer", "causal", "decoder"),
+    "delta_dense": ("transformer", "causal", "decoder"),
     "prefix": ("transformer", "span_corruption", "prefix"),
     "span_decoder": ("transformer", "span_corruption", "decoder"),
     "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
@@ -65,8 +67,17 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
-# A family with embeddings of pairs of tokens, few of them, and shortcuts from the embedding.
-PAIRS = {"bigrams": 7, "embedding_shortcut": True}
+# A family with embeddings of pairs of tokens, few of them, and shortcuts from the embedding; one of
+# recurrent layers alone, and one in which dense attention follows.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "pairs": {"bigrams": 7, "embedding_shortcut": True},
+    "delta": {"attention": {"kind": "gated_deltanet"}},
+    "delta_dense": {
+        "attention": {"kind": "gated_deltanet", "d_value": 12},
+        "dense_every": 2,
+        "first_dense": 1,
+    },
+}
 
 
 def draw(model: Model) -> None:
@@ -108,7 +119,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
                 **({"length": positions} if position == "learned" else {}),
             },
             **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
-            **STREAMS.get(family, PAIRS if family == "pairs" else {}),
+            **STREAMS.get(family, SETTINGS.get(family, {})),
         },
         "objective": {"kind": objective, **short_spans(objective, length)},
         "layout": layout,

@@ -11,6 +11,7 @@ import pytest
 from torch import nn
 from torch.nn.modules import module as hooks
 
+from foreword.nn.attentions._contract import RecurrenceKind
 from foreword.nn.lm_heads.adaptive import Adaptive
 from foreword.nn.model import Model
 from foreword.settings import kinds
@@ -88,7 +89,8 @@ def test_position_schemes_read_their_tables_in_a_forward(position: str) -> None:
 def test_attention_mechanisms_read_their_weights_in_a_forward(name: str) -> None:
     kind = kinds.load("nn/attentions", name)
     attention = kind(length=16) if name == "linformer" else kind()
-    case = Case("masked", "encoder", "transformer")
+    is_recurrent = isinstance(attention, RecurrenceKind)
+    case = Case(*("causal", "decoder") if is_recurrent else ("masked", "encoder"), "transformer")
     assert not outside_forward(case, attention=attention, dense_every=2)
 
 

@@ -1,12 +1,19 @@
-"""The contract of attention mechanisms, the kinds in `nn/attentions/`."""
+"""The contract of attention mechanisms, and of what takes attention's place in a layer.
+
+The kinds in `nn/attentions/` are settings: of a mechanism, from queries, keys and values
+(`AttentionKind`), or of a whole layer that reads from left to right into a state
+(`RecurrenceKind`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from foreword.nn.cache import LayerState
 from foreword.nn.masks import Mask
 from foreword.settings.ranges import Ranged
 
@@ -50,8 +57,8 @@ class AttentionMechanism(nn.Module, ABC):
         """
 
 
-class AttentionKind(Ranged, ABC):
-    """The settings of an attention mechanism: a kind in `nn/attentions/`.
+class MixerKind(Ranged, ABC):
+    """The settings of what lets positions affect each other: a kind in `nn/attentions/`.
 
     Attributes:
         is_dense: whether every query attends to every key that the mask allows. Query streams and
@@ -103,6 +110,47 @@ class AttentionKind(Ranged, ABC):
             UserError: it does not support this mask or this bias.
         """
 
+
+class AttentionKind(MixerKind):
+    """The settings of an attention mechanism."""
+
     @abstractmethod
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
         """Return a module for each layer of a stack; layers may share one."""
+
+
+class Recurrence(nn.Module, ABC):
+    """A layer that reads from left to right into a state of one size, projections and all.
+
+    Attributes:
+        output: the linear map that writes to the residual stream.
+    """
+
+    output: nn.Linear
+
+    @abstractmethod
+    def forward(
+        self, x: Tensor, prepared_mask: Any, before: LayerState | None
+    ) -> tuple[Tensor, LayerState]:
+        """Read some positions.
+
+        Args:
+            x: (batch, length, d_model).
+            prepared_mask: output of the kind's `prepare`.
+            before: the state after the positions before; None at the start of the rows.
+
+        Returns:
+            (batch, length, d_model), and the state after the last position.
+        """
+
+    @abstractmethod
+    def initialise(self, random: torch.Generator) -> None:
+        """Set the parameters that the model's scheme does not know or should not draw."""
+
+
+class RecurrenceKind(MixerKind):
+    """The settings of a layer without keys; it ignores position schemes."""
+
+    @abstractmethod
+    def build(self, d_model: int, heads: int, d_head: int, norm_eps: float) -> Recurrence:
+        """Return one layer."""
