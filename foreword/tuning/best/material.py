@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 
 from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.train.device import choose_precision
 from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
@@ -204,8 +204,8 @@ class Material:
             packed = self._packed(encoded)
         trained = self.trained
         network = build_network(trained, task, self.labels, None).to(trained.device)
-        dtype = choose_precision(self.settings.precision, trained.device)
-        features = Features.compute(network, packed, trained.device, dtype, self.tick)
+        # In float32: with fewer bits a text's features depend on its batch.
+        features = Features.compute(network, packed, trained.device, torch.float32, self.tick)
         # A text's windows are averaged, as its words are.
         sums = np.add.reduceat(features.features.numpy(), features.edges[:-1], axis=1)
         return np.concatenate(list(sums / np.diff(features.edges)[:, None]), axis=1)
