@@ -99,7 +99,7 @@ def write_texts(folder: Path) -> None:
     """Write what `make demo` writes, smaller."""
     folder.mkdir(parents=True)
     texts = [
-        f"The function returns a matrix of {n} rows, or None if it is {n}." for n in range(300)
+        f"The function returns a matrix of {n} rows, or None if it is {n}." for n in range(6_000)
     ]
     lines = [json.dumps({"text": text, "package": "a"}) for text in texts]
     (folder / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
