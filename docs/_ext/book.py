@@ -215,10 +215,11 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 def mathml(node: nodes.math | nodes.math_block, *, is_block: bool) -> str:
     """Return the MathML of an equation; a mistake in it is a warning."""
     try:
-        math = ElementTree.fromstring(latex2mathml.tex2mathml(node.astext(), as_block=is_block))
+        text = latex2mathml.tex2mathml(node.astext(), as_block=is_block)
     except MathError as error:
         LOG.warning("%s: %s", node.astext(), error, location=node)
         return escape(node.astext())
+    math = ElementTree.fromstring(text.replace("&ApplyFunction;", "\N{FUNCTION APPLICATION}"))
     for accented in list(math.iter(f"{MATHML}munderover")):
         base, index, mark = accented
         if mark.tag == f"{MATHML}mo" and base.tag != mark.tag:  # docutils puts x's t below its ~
