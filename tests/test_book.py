@@ -101,9 +101,8 @@ def smaller(family: str) -> str:
 def write_texts(folder: Path) -> None:
     """Write what `make demo` writes, smaller."""
     folder.mkdir(parents=True)
-    texts = [
-        f"The function returns a matrix of {n} rows, or None if it is {n}." for n in range(300)
-    ]
+    sentence = "The function returns a matrix of {} rows. "
+    texts = ["".join(sentence.format(n * m) for m in range(9)) for n in range(600)]
     lines = [json.dumps({"text": text, "package": "a"}) for text in texts]
     (folder / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [json.dumps({"text": f"an array {n}", "label": "ab"[n % 2]}) for n in range(16)]
