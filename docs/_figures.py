@@ -384,25 +384,7 @@ def time_of_length() -> str:
 
 # 9. Encoders
 
-PIECES = [
-    "the",
-    "old",
-    "fish",
-    "er",
-    "man",
-    "went",
-    "to",
-    "the",
-    "sea",
-    "and",
-    "found",
-    "an",
-    "un",
-    "expect",
-    "ed",
-    "friend",
-    "there",
-]
+PIECES = ["the", "old", "fish", "er", "man", "went", "to", "the", "sea", "un", "expect", "ed"]
 INSIDE = {"er", "man", "expect", "ed"}  # pieces that continue a word
 
 

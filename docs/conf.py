@@ -24,7 +24,6 @@ extensions = [
     "book",  # docs/_ext
 ]
 exclude_patterns = ["_build", "examples"]
-suppress_warnings = ["toc.empty_glob"]  # docs/claims.md is there once claims were run
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_dmath_allow_digits = False  # "$5 and $6" is money

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import json
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docutils.utils.math import latex2mathml
+from docutils import nodes
 
 from foreword.cli.main import run
 from foreword.settings import config
@@ -25,6 +26,7 @@ PARTS = ("The smallest run", "What it gave", "What would refute it", "The code",
 ANSWERS = 3
 
 
+@functools.cache
 def extension() -> Any:
     """Return what the book adds to Sphinx."""
     spec = importlib.util.spec_from_file_location("book", DOCS / "_ext" / "book.py")
@@ -48,7 +50,14 @@ def test_a_chapter_has_its_parts(chapter: Path) -> None:
         assert f"\n## {part}\n" in text
     assert text.count("```{solution}") >= ANSWERS
     for equation in re.findall(r"\$\$(.+?)\$\$", text, re.S):
-        latex2mathml.tex2mathml(equation.strip(), as_block=True)
+        written = extension().mathml(nodes.math_block("", equation.strip()), is_block=True)
+        assert written.startswith("<"), equation
+
+
+def test_an_accented_letter_has_its_index_beside_it() -> None:
+    written = extension().mathml(nodes.math("", r"\tilde x_t \text{ of }"), is_block=False)
+    assert re.search(r"msub>\s*<\S*mover accent=.true.>.*mover><\S*mi>t<", written)
+    assert "\N{NO-BREAK SPACE}of" in written
 
 
 def test_claims_and_pictures_of_the_chapters_exist() -> None:
@@ -98,9 +107,8 @@ def smaller(family: str) -> str:
 def write_texts(folder: Path) -> None:
     """Write what `make demo` writes, smaller."""
     folder.mkdir(parents=True)
-    texts = [
-        f"The function returns a matrix of {n} rows, or None if it is {n}." for n in range(6_000)
-    ]
+    sentence = "The function returns a matrix of {} rows. "
+    texts = ["".join(sentence.format(n * m) for m in range(9)) for n in range(600)]
     lines = [json.dumps({"text": text, "package": "a"}) for text in texts]
     (folder / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [json.dumps({"text": f"an array {n}", "label": "ab"[n % 2]}) for n in range(16)]

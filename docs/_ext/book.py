@@ -20,6 +20,7 @@ from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.utils.math import MathError, latex2mathml
@@ -40,6 +41,7 @@ DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 SOURCE = "source"  # folder of the pages of files
 LOG = logging.getLogger(__name__)
+MATHML = "{http://www.w3.org/1998/Math/MathML}"
 NOT_RUN = "not run yet"
 
 
@@ -152,7 +154,7 @@ class Contracts(SphinxDirective):
                 doc = inspect.getdoc(kinds.load(folder, name)) or ""
                 lines += f"- `{name}`: {doc.splitlines()[0]}\n"
             module = f"foreword.{folder.replace('/', '.')}._contract"
-            text += f"## {folder}\n\n{api('automodule', module, 'members')}\n{lines}\n"
+            text += f"## {folder}\n\n{api('automodule', module, 'members')}\nKinds:\n\n{lines}\n"
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
@@ -213,10 +215,21 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 def mathml(node: nodes.math | nodes.math_block, *, is_block: bool) -> str:
     """Return the MathML of an equation; a mistake in it is a warning."""
     try:
-        return latex2mathml.tex2mathml(node.astext(), as_block=is_block).replace("\n", "")
+        text = latex2mathml.tex2mathml(node.astext(), as_block=is_block)
     except MathError as error:
         LOG.warning("%s: %s", node.astext(), error, location=node)
         return escape(node.astext())
+    math = ElementTree.fromstring(text.replace("&ApplyFunction;", "\N{FUNCTION APPLICATION}"))
+    for accented in list(math.iter(f"{MATHML}munderover")):
+        base, index, mark = accented
+        if mark.tag == f"{MATHML}mo" and base.tag != mark.tag:  # docutils puts x's t below its ~
+            accented.tag, accented[:] = f"{MATHML}msub", []
+            above = ElementTree.SubElement(accented, f"{MATHML}mover", accent="true")
+            above.extend([base, mark])
+            accented.append(index)
+    for one in math.iter():
+        one.tail = ""
+    return ElementTree.tostring(math, encoding="unicode")
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
@@ -234,6 +247,7 @@ def visit_displayed(self: Any, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directives, the pages of files and the equations."""
     sys.path.append(str(DOCS))
+    ElementTree.register_namespace("", MATHML.strip("{}"))
     app.add_directive("claim", ClaimBox)
     app.add_directive("solution", Solution)
     app.add_directive("picture", Picture)
