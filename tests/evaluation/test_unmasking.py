@@ -17,6 +17,7 @@ from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scoring import BOUND, score
 from foreword.objectives.diffusion import Diffusion
 from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.tasks._writing import AnswerForm
 from foreword.types import Array
 from tests.evaluation.conftest import TEXTS, Make
 from tests.evaluation.test_filling import SENTENCE, rows_of, train
@@ -104,7 +105,7 @@ def test_each_blank_is_filled_given_those_before(make_prompted: Make) -> None:
     assert fill(prompted, text, top=3).blanks[0] == filled.blanks[second - 1]
 
 
-def test_blanks_of_unknown_length_beams_and_steps_of_others_are_refused(
+def test_what_only_other_models_do_is_refused_in_a_line(
     make_prompted: Make,
 ) -> None:
     prompted = make_prompted("diffusion")
@@ -112,6 +113,8 @@ def test_blanks_of_unknown_length_beams_and_steps_of_others_are_refused(
         fill(prompted, "The <extra_id_0> sat.")
     with pytest.raises(UserError, match="writes in any order, not by beams"):
         beam.generate(prompted, ["The"], Beams(2))
+    with pytest.raises(UserError, match="do not train models of masked diffusion"):
+        AnswerForm.require_writer(prompted)
     with pytest.raises(UserError, match="a token a step; models that can: masked diffusion"):
         generate(make_prompted("decoder"), ["The"], Sampling(), with_steps=True)
 

@@ -59,6 +59,12 @@ class AnswerForm:
         Raises:
             UserError: it does not.
         """
+        if prompted.unmasks:
+            raise UserError(
+                f"{prompted.name}: --task text_to_text, chat and prefer do not train models of "
+                "masked diffusion; --task classify, tag and span do, or use a model of layout "
+                "decoder or encoder_decoder"
+            )
         if not prompted.answers and not (prompted.continues and is_causal):
             raise UserError(
                 f"{prompted.name}: this {prompted.description} was not trained to write text; "
