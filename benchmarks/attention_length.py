@@ -134,8 +134,7 @@ def measure(point: Point) -> tuple[float, float]:
         start = torch.cuda.memory_allocated() / 2**20
         torch.cuda.reset_peak_memory_stats()
     else:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        start = pages * resource.getpagesize() / 2**20
+        start = resident()
     clock = time.perf_counter if on_cuda else time.process_time
     run = build(point)
     seconds: list[float] = []
@@ -151,6 +150,12 @@ def measure(point: Point) -> tuple[float, float]:
     if on_cuda:
         return min(seconds[1:]), torch.cuda.max_memory_allocated() / 2**20 - start
     return min(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - start
+
+
+def resident() -> float:
+    """Return the MiB that this process has in memory."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 def slope(lengths: list[int], values: list[float]) -> float:

@@ -24,6 +24,7 @@ from torch.utils.checkpoint import (
 from foreword.nn.attention import AttentionInputs
 from foreword.nn.block import Block
 from foreword.nn.cache import LayerCache
+from foreword.nn.delta_rule import Recomputation
 from foreword.nn.dropout import repeated_draws
 
 Checkpointing = Literal["none", "selective", "full"]
@@ -57,12 +58,12 @@ def checkpoint_blocks(model: nn.Module, amount: Checkpointing) -> int:
 
 @contextmanager
 def without_checkpointing() -> Iterator[None]:
-    """Compute blocks once, such as to count operations."""
-    _Checkpointed.is_off = True
+    """Compute blocks and recurrences once, such as to count operations."""
+    _Checkpointed.is_off = Recomputation.is_off = True
     try:
         yield
     finally:
-        _Checkpointed.is_off = False
+        _Checkpointed.is_off = Recomputation.is_off = False
 
 
 class _Checkpointed:

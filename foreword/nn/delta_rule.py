@@ -23,9 +23,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from foreword.nn.masks import DocumentMask
 from foreword.nn.precision import widest
+
+SEGMENT = 1_024  # positions whose intermediate results are held at once, for gradients
+
+
+class Recomputation:
+    """Whether segments of long rows are computed again for their gradients.
+
+    Attributes:
+        is_off: hold all intermediate results instead, such as to count operations once.
+    """
+
+    is_off = False
 
 
 class DeltaInputs(NamedTuple):
@@ -67,7 +80,32 @@ def gated_delta_rule(
         return step_by_step(inputs, None, state)
     if inputs.q.is_cuda and state is None and (kernel := _kernel()) is not None:
         return _by_kernel(kernel, inputs, documents)
+    if torch.is_grad_enabled() and not Recomputation.is_off:
+        return _in_segments(inputs, documents, state, chunk)
     return in_chunks(inputs, documents, state, chunk)
+
+
+def _in_segments(
+    inputs: DeltaInputs, documents: Tensor | None, state: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """Apply the rule to long rows segment by segment, each computed again for its gradients."""
+    if inputs.q.shape[2] <= SEGMENT:
+        return in_chunks(inputs, documents, state, chunk)
+    state = _zero_state(inputs) if state is None else state
+    parts = [torch.split(x, SEGMENT, 2) for x in inputs]
+    outputs = []
+    for n, segment in enumerate(map(DeltaInputs, *parts)):
+        part, first = None, n * SEGMENT
+        if documents is not None:
+            part = documents[:, first : first + SEGMENT]
+            if n:
+                continues = part[:, 0] == documents[:, first - 1]
+                state = state * continues[:, None, None, None]
+        out, state = checkpoint(
+            in_chunks, segment, part, state, chunk, use_reentrant=False, preserve_rng_state=False
+        )
+        outputs.append(out)
+    return torch.cat(outputs, 2), state
 
 
 def step_by_step(

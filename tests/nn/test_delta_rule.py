@@ -52,6 +52,19 @@ def test_chunks_of_every_length_equal_steps(documents: Tensor | None, begins: bo
             torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-9)
 
 
+@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one text", "documents"])
+def test_long_rows_in_segments_equal_whole_ones(
+    documents: Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = inputs()
+    monkeypatch.setattr(delta_rule, "SEGMENT", 11)  # the first document ends where one does
+    actual = outcome(gated_delta_rule(given, documents, None, 4), given)
+    monkeypatch.setattr(delta_rule.Recomputation, "is_off", True)
+    expected = outcome(gated_delta_rule(given, documents, None, 4), given)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-9)
+
+
 def test_gradients_equal_finite_differences() -> None:
     given = [part[:1, :1, :7].detach().requires_grad_() for part in inputs()]
     documents = torch.tensor([[0] * 3 + [1] * 4])

@@ -70,6 +70,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "muon": ("decoder", {"optimizer": {"kind": "muon"}}),
+    "delta": (
+        "decoder",
+        {"model": {"attention": {"kind": "gated_deltanet"}, "dense_every": 2, "first_dense": 1}},
+    ),
     "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
     "albert": (
         "encoder",
