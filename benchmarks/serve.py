@@ -37,12 +37,22 @@ RIGHT: dict[str, dict[str, Any]] = {
     "/translate": {"text": "a", "max_tokens": 2},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [9]},
+    **{
+        f"/inspect/{name}": {"text": "a cat"}
+        for name in ("text", "lens", "next", "counts", "pieces")
+    },
+    "/inspect/beam": {"text": "a cat", "max_tokens": 2},
+    "/inspect/attention": {"text": "a cat"},
+    "/inspect/alignment": {"text": "a cat", "target": "a"},
+    "/inspect/word": {"text": "a cat", "start": 2, "stop": 5},
+    "/inspect/analogy": {"a": "a", "b": "cat", "c": "a"},
 }
 PATHS = tuple(RIGHT)
 KEYS = (
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "n", "stop", "stream",
     "logprobs", "echo", "messages", "input", "encoding_format", "text", "top", "source", "data",
     "beams", "tokens", "stride", "threshold", "min_tokens", "stream_options", "suffix", "promt",
+    "start", "others", "layer", "a", "target",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 0.5, -0.0, 1e308, 2**31, 2**63, -(2**70), "", "a", " ", "\0",

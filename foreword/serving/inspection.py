@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from foreword.nn.stack import Stack
 from foreword.probes._words import read_words
 from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.serving.bodies import Body
+from foreword.serving.served import Served, ids_of
 from foreword.serving.worker import ItemKind, RequestJob
 from foreword.settings.ranges import (
     Count,
@@ -38,9 +39,6 @@ from foreword.settings.ranges import (
 )
 from foreword.types import Array
 from foreword.vectors.table import WordTable, to_unit_length
-
-if TYPE_CHECKING:
-    from foreword.serving.served import Served
 
 MOST_TOKENS = 256  # of a text that is looked at
 MOST_WEIGHTS = 1 << 20  # of attention in one answer
@@ -199,7 +197,7 @@ class NextBody(Body):
 def _next(served: Served, body: NextBody) -> Compute:
     model = served.trained
     before = decoding.start_of(model, body.text)
-    new = served.known(np.asarray(body.tokens, np.int64))
+    new = served.known(ids_of(body.tokens, "tokens"))
     start = replace(before, target=np.concatenate([before.target, new]))
     served.require_length(start)
 

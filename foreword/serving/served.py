@@ -314,7 +314,7 @@ class Served:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        known = self.known(_ids(ids, "tokens"))
+        known = self.known(ids_of(ids, "tokens"))
         return self.trained.tokenizer.decode(known, skip_special=False)
 
     # -- items -------------------------------------------------------------------------------------
@@ -512,10 +512,15 @@ def _items(value: Any, name: str) -> list[str | Array]:
     if isinstance(value, str) or (value and isinstance(value[0], int)):
         value = (value,)
     _require_few(len(value), name)
-    return [item if isinstance(item, str) else _ids(item, name) for item in value]
+    return [item if isinstance(item, str) else ids_of(item, name) for item in value]
 
 
-def _ids(ids: Sequence[int], name: str) -> Array:
+def ids_of(ids: Sequence[int], name: str) -> Array:
+    """Return the ids that a key of a request holds.
+
+    Raises:
+        UserError: one is too great to be a token.
+    """
     if any(abs(i) > 1 << 31 for i in ids):
         raise UserError(f"{name}: there is no such token")
     return np.asarray(ids, np.int64)

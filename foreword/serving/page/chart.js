@@ -35,7 +35,8 @@ export function ticks(low, high, count = 5) {
  *  xNames: names of the x values 0, 1, ... in place of numbers. log: whether x is logarithmic.
  *  pick(x): called with the x of the nearest point that is clicked. */
 export function lineChart({ title, x, y, series, marks = [], xNames, log, pick, height = 240 }) {
-  const width = 640, left = 52, right = 14, top = 12, bottom = 40;
+  const isNarrow = innerWidth < 640, width = isNarrow ? 340 : 640;
+  const left = 52, right = 14, top = 12, bottom = 40;
   const shown = series.map((one, n) => ({ colour: colour(n), ...one }));
   const points = shown.flatMap((one) => one.points).filter((p) => Number.isFinite(p[1]));
   const scaled = (v) => (log ? Math.log10(Math.max(v, 1e-9)) : v);
@@ -50,9 +51,9 @@ export function lineChart({ title, x, y, series, marks = [], xNames, log, pick, 
   const atY = (v) => top + ((y1 - v) / (y1 - y0)) * (height - top - bottom);
 
   const named = xNames ? xNames.map((_, n) => n) : null;
-  const every = named ? Math.ceil(named.length / 12) : 1;
+  const every = named ? Math.ceil(named.length / (isNarrow ? 6 : 12)) : 1;
   const xTicks = named ? named.filter((n) => n % every === 0)
-    : log ? ticks(x0, x1, 4).filter(Number.isInteger).map((v) => 10 ** v) : ticks(x0, x1, 5);
+    : log ? ticks(x0, x1, 4).filter(Number.isInteger).map((v) => 10 ** v) : ticks(x0, x1, isNarrow ? 3 : 5);
   const yTicks = ticks(y0, y1, 4);
   const text = (where, content) => s("text", { class: "tick", ...where }, content);
 
