@@ -199,16 +199,15 @@ def _words(text: str, signs: str = "'’-") -> Iterator[tuple[int, int]]:
 
 def key_of(path: str, body: Mapping[str, Any] | None) -> str:
     """Return the key of a request in a recording: page/api.js makes the same."""
-    if body is None:
-        return path
-    return f"{path} {json.dumps(body, sort_keys=True, separators=(',', ':'), ensure_ascii=False)}"
+    values = sorted((body or {}).items())
+    return "\n".join([path, *(f"{name} {stored.to_json(value)}" for name, value in values)])
 
 
 async def _answer(app: Any, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
     """Return the status and the content of the answer to a request, without a network."""
     request, sent = [{"type": "http.request", "body": b"", "more_body": False}], list[Any]()
     if body is not None:
-        request[0]["body"] = json.dumps(body).encode()
+        request[0]["body"] = stored.to_json(body).encode()
 
     async def receive() -> Any:
         if request:

@@ -21,9 +21,8 @@ export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
 
 /** Return the key of a request in a recording: foreword/serving/recording.py makes the same. */
 function keyOf(path, body) {
-  if (!body) return path;
-  const values = JSON.parse(body);
-  return `${path} ${JSON.stringify(values, Object.keys(values).sort())}`;
+  const values = Object.entries(JSON.parse(body ?? "{}")).sort(([a], [b]) => (a < b ? -1 : 1));
+  return [path, ...values.map(([name, value]) => `${name} ${JSON.stringify(value)}`)].join("\n");
 }
 
 function replayed(path, { body }) {
