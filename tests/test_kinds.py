@@ -8,7 +8,7 @@ from foreword.data.packing._contract import Packing
 from foreword.data.readers._contract import Reader
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
-from foreword.nn.attentions._contract import AttentionKind
+from foreword.nn.attentions._contract import MixerKind
 from foreword.nn.model import Architecture
 from foreword.nn.positions._contract import PositionKind
 from foreword.objectives._contract import Objective
@@ -27,7 +27,7 @@ CONTRACTS = {
     "data/readers": Reader,
     "layouts": Layout,
     "models": Architecture,
-    "nn/attentions": AttentionKind,
+    "nn/attentions": MixerKind,
     "nn/positions": PositionKind,
     "objectives": Objective,
     "text/tokenizers": TokenizerKind,

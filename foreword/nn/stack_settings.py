@@ -86,7 +86,7 @@ class StackSettings(ModelSettings):
                 "norm_position='pre' and share='none'"
             )
 
-        if self.share in ("all", "attention") and 0 < len(self._recurrences) < self.layers:
+        if self.share in ("all", "attention") and 0 < self._recurrences < self.layers:
             raise ValueError(
                 f"share: '{self.share}' requires attention of one kind in all layers; use "
                 "dense_every=0, or share 'feedforward' or 'none'"
@@ -133,13 +133,13 @@ class StackSettings(ModelSettings):
     @property
     def cache_width(self) -> int:
         """Numbers in the key-value cache per position: keys and values of all layers."""
-        have_keys = self.layers - len(self._recurrences)
+        have_keys = self.layers - self._recurrences
         return 2 * self.heads * self.head_width * have_keys
 
     @property
     def cache_can_be_ragged(self) -> bool:
         """Whether rows of one batch may have caches of different lengths: dense ones and states."""
-        return self.attention.is_dense or 0 < len(self._recurrences) < self.layers
+        return self.attention.is_dense or 0 < self._recurrences < self.layers
 
     @property
     def reads_ahead(self) -> bool:
@@ -147,9 +147,12 @@ class StackSettings(ModelSettings):
         return not self._recurrences
 
     @property
-    def _recurrences(self) -> list[int]:
-        """The layers that have a state in place of keys."""
-        return [n for n in range(self.layers) if isinstance(self.attention_of(n), RecurrenceKind)]
+    def _recurrences(self) -> int:
+        """Number of layers that have a state in place of keys."""
+        if not isinstance(self.attention, RecurrenceKind):
+            return 0
+        after = max(0, self.layers - self.first_dense)
+        return self.layers - (-(-after // self.dense_every) if self.dense_every else 0)
 
     @property
     def ff_width(self) -> int:

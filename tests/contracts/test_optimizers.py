@@ -70,7 +70,7 @@ def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str
         f"{path}.{own}"
         for path, module in model.named_modules()
         for own, _ in module.named_parameters(recurse=False)
-        if type(module).__name__.endswith("Norm") or "bias" in own
+        if type(module).__name__.endswith("Norm") or "bias" in own or own == "log_rate"
     }
     groups = settings(kind, decay=0.5).build(model).param_groups
     decays = {p: group["weight_decay"] > 0 for group in groups for p in group["params"]}

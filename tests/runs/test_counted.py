@@ -124,7 +124,9 @@ def test_a_layer_keeps_what_the_formula_of_megatron_says(mode: Checkpointing) ->
         torch.set_default_dtype(torch.bfloat16)
         stack.callback(torch.set_default_dtype, torch.float32)
         with shapes_only(device="cpu"):
-            blocks = nn.ModuleList(Block(settings, crosses=False, like=None) for _ in range(3))
+            blocks = nn.ModuleList(
+                Block(settings, settings.attention, crosses=False, like=None) for _ in range(3)
+            )
         at = torch.arange(s)
         inputs = AttentionInputs(
             PreparedMask(), DenseAttention(), _Unfused(), AttentionPositions(at, s, None), 0

@@ -74,6 +74,11 @@ def watching_tab(browser: Any, site: str) -> Iterator[Any]:
     assert not wrong
 
 
+def expect(locator: Any) -> Any:
+    """Return what waits until a locator is as it should be; a policy of the page forbids eval."""
+    return pytest.importorskip("playwright.sync_api").expect(locator)
+
+
 def accessible(tab: Any) -> bool:
     """Check a page by axe-core's rules, and name what breaks one."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")

@@ -18,7 +18,7 @@ from foreword.serving.guard import Guard
 from foreword.text.tokenizer import Tokenizer
 from tests.evaluation.conftest import TEXTS
 from tests.serving.conftest import trained_model
-from tests.serving.site import browsing, serving, watching_tab
+from tests.serving.site import browsing, expect, serving, watching_tab
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 FAMILIES = {"gpt": "decoder", "books": "encoder", "t5": "encoder_decoder", HOSTILE: "decoder"}
@@ -95,7 +95,7 @@ def test_a_token_opens_the_page(browser: Any, bpe: Tokenizer) -> None:
 
 def test_a_sentence_is_read_masked_and_branches_by_keys_alone(page: Any, site: str) -> None:
     opened(page, site, "sentence")
-    page.wait_for_function("document.querySelectorAll('.model .total b').length === 5")
+    expect(page.locator(".model .total b")).to_have_count(5, timeout=20_000)
     assert page.inner_text(".model >> nth=3 >> h2") == HOSTILE
     page.focus(".model >> nth=1 >> .token >> nth=0")
     for key in ("ArrowRight", "ArrowRight"):
@@ -108,13 +108,10 @@ def test_a_sentence_is_read_masked_and_branches_by_keys_alone(page: Any, site: s
     page.wait_for_selector(".branches li li button[aria-current]")
     assert page.input_value("#sentence-text") != "The cat sat on the mat."
     page.click(".branches button >> nth=0")
-    page.wait_for_function("document.querySelector('textarea').value === 'The cat sat on the mat.'")
+    expect(page.locator("textarea").first).to_have_value("The cat sat on the mat.")
     page.hover(".model >> nth=1 >> .token >> nth=1")
     page.click("text=Mask the word")
-    page.wait_for_function(
-        "[...document.querySelectorAll('.others')].filter(o => /masked/.test(o.textContent)).length"
-        " === 5"
-    )
+    expect(page.locator(".others", has_text="masked")).to_have_count(5, timeout=20_000)
 
 
 def test_sliders_move_the_bars_as_the_server_samples(page: Any, site: str) -> None:
@@ -136,7 +133,7 @@ def test_sliders_move_the_bars_as_the_server_samples(page: Any, site: str) -> No
     page.click("text=Draw a token")
     page.wait_for_selector(".written .token")
     page.fill("input[type=range] >> nth=1", "1")  # top-k
-    page.wait_for_function("document.querySelectorAll('.bars .faint').length > 10")
+    expect(page.locator(".bars .faint").nth(10)).to_be_attached()
 
 
 @pytest.mark.full

@@ -83,6 +83,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "model": {"segments": 2, "share": "all", "d_embedding": 8},
         },
     ),
+    "diffusion": ("encoder", {"objective": {"kind": "diffusion"}}),
     "spanbert": ("encoder", {"objective": {"kind": "span_masked"}}),
     "electra": ("encoder", {"objective": {"kind": "replaced_token", "generator": 0.5}}),
     "longformer": (

@@ -381,7 +381,7 @@ def exported_predicts_the_same(tmp_path: Path, task: str, names: list[str]) -> N
     chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(), {})
     foreword.export(tmp_path / "chosen", tmp_path / "out", format="onnx")
     texts = [example.text for example in given.examples] + ["Unseen, of 2\tWORDS"]
-    code = "import json, sys; from predict import Average; "
+    code = "import json, sys; sys.path.insert(0, '.'); from predict import Average; "
     code += "print(json.dumps(Average('.')(json.load(sys.stdin)).tolist()))"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "out", input=json.dumps(texts),
