@@ -185,7 +185,7 @@ class Comparison:
                         require_sentences(recipe, texts, self.grid.heldout)
                 for cell in self.grid.cells:
                     with _naming_cell(cell.name):
-                        self.corpora.shards_for(self.recipes[cell.name, 1])
+                        self._require_heldout(self.recipes[cell.name, 1])
                         if self.grid.trials(cell):
                             self.corpora.validation_for(self.recipes[cell.name, 1])
                         for values in self.grid.trials(cell) or [{}]:
@@ -197,6 +197,20 @@ class Comparison:
             if not any((self.out / "data").glob("*/*.json")):  # no tokenizer and no shards
                 running.undo_start(self.out, before)
             raise
+
+    def _require_heldout(self, recipe: Recipe) -> None:
+        """Check that the held-out text of a cell fills a row, where its loss is what is compared.
+
+        Raises:
+            UserError: it does not.
+        """
+        held, length = self.corpora.shards_for(recipe).heldout.tokens_total, recipe.packing.length
+        is_loss = self.grid.has_budgets or not (self.grid.tasks or self.grid.probes)
+        if is_loss and held < length:
+            raise UserError(
+                f"{held:,} tokens of held-out text do not fill one row of {length}, so there is no "
+                "loss to compare; give more text, or set a larger prepare.heldout"
+            )
 
     def run(self, after_job: Callable[[], None] = lambda: None) -> bool:
         """Run the jobs that are not done; a failure is recorded, and the others are run.

@@ -161,7 +161,7 @@ class LabPart(Ranged):
                     starts = tuple(low % width for low in lows)
                     ready = replace(self, width=width, starts=starts)
                 made = ready.hash_of(answer, salt)
-            except ValueError:
+            except (ValueError, OverflowError):  # a number may be too large to place
                 raise UserError(f"{where}.{key}: {_unfit(ready, answer)}") from None
             if made in known:
                 raise UserError(f"{where}.{key}: the same answer as another one")
@@ -236,6 +236,14 @@ def load(name: str) -> Lab:
     return config.load(Lab, config.LABS.find(name), what="a lab")
 
 
+def is_made(file: Path) -> bool:
+    """Return whether a file is a lab with hashes, which tells no answers."""
+    try:
+        return all(part.hash for part in load(str(file)).parts)
+    except UserError:
+        return False
+
+
 def read_answers(file: Path) -> dict[str, Any]:
     """Return the answers of a TOML or JSON file, by the names of their questions.
 
@@ -272,7 +280,7 @@ def grade(lab: Lab, answers: Mapping[str, Any], where: str) -> list[Graded]:
         answer = answers[part.name]
         try:
             made = part.hash_of(answer, lab.salt)
-        except ValueError:
+        except (ValueError, OverflowError):  # a number may be too large to place
             raise UserError(f"{where}: {part.name}: {_unfit(part, answer)}") from None
         hint = next((one.hint for one in part.wrong if one.hash == made), "")
         graded.append(Graded(part.name, made == part.hash, hint))

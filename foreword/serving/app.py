@@ -8,7 +8,15 @@ import re
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -499,7 +507,7 @@ def _answering(
         try:
             response = await handler(request)
         except Exception as error:
-            status, content = refusal(error)
+            status, content = refusal(error, server.watched.values())
             headers = {"retry-after": "1"} if status in (429, 503) else None
             response = JSON(content, status, headers)
         server.metrics.requests[path, response.status_code] += 1
@@ -509,8 +517,8 @@ def _answering(
     return answer
 
 
-def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Return an error as the status of an answer and its content."""
+def refusal(error: Exception, watched: Iterable[Watched] = ()) -> tuple[int, dict[str, Any]]:
+    """Return an error as the status of an answer and its content, in which no folder is named."""
     if isinstance(error, ClientDisconnect):
         return GONE, {}
     if isinstance(error, RequestError):
@@ -524,6 +532,8 @@ def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
     else:
         traceback.print_exception(error)
         status, message = 500, f"internal error: {type(error).__name__}; the server's log has more"
+    for one in watched:
+        message = message.replace(str(one.folder), one.name)
     # Options of the command line are keys here, but for those of quoted commands.
     message = re.sub(
         r"('[^']*'|\"[^\"]*\")|--([a-z][a-z-]*)",

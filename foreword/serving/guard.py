@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -73,12 +73,12 @@ class Guard:
 
     def _refusal(self, headers: Headers, path: str, method: str) -> tuple[int, str] | None:
         """Return status and message for those who may not ask; None for others."""
-        name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        name = _split(f"//{headers.get('host', '')}").hostname or ""
         known = {*LOOPBACK, self.host, urlsplit(self.origin or "").hostname}
         if self.is_local and name not in known:
             return 403, f"host: this server is called {self.host}, not {name:.100}"
         origin = headers.get("origin")
-        is_own = origin is None or urlsplit(origin).netloc == headers.get("host")
+        is_own = origin is None or _split(origin).netloc == headers.get("host")
         if not is_own and origin != self.origin:
             return (
                 403,
@@ -91,6 +91,14 @@ class Guard:
         if not hmac.compare_digest(given.encode(), self.token.encode()):
             return 401, "this server needs its token: 'Authorization: Bearer TOKEN'"
         return None
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address; none of one that is malformed."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _error(status: int, message: str) -> Response:

@@ -64,10 +64,7 @@ class Watched:
     def about(self) -> dict[str, Any]:
         """Return what kind of folder it is, and what goes on in it."""
         kind = "comparison" if self.is_comparison else "run"
-        try:
-            return {"name": self.name, "kind": kind, "checkpoints": self.steps, **self._state()}
-        except UserError as error:  # no answer holds a path
-            raise UserError(str(error).replace(str(self.folder), self.name)) from None
+        return {"name": self.name, "kind": kind, "checkpoints": self.steps, **self._state()}
 
     def history(self) -> dict[str, Any]:
         """Return all that a page shows of it: curves, samples, checkpoints; of a comparison, cells.

@@ -108,6 +108,16 @@ def test_held_out_text_is_prepared_once_for_all_cells(tmp_path: Path) -> None:
         Comparison(load_grid(grids.write_grid(tmp_path, **more)), tmp_path / "out", Quiet())
 
 
+def test_too_little_held_out_text_is_refused_where_the_loss_is_compared(tmp_path: Path) -> None:
+    grids.write_files(tmp_path)
+    (tmp_path / "short.txt").write_text("the cat sat.\n", encoding="utf-8")
+    measured: dict[str, Any] = {"heldout": ["short.txt"], "cells": [CAUSAL]}
+    Comparison(load_grid(grids.write_grid(tmp_path, **measured)), tmp_path / "a", Quiet()).prepare()
+    grid = load_grid(grids.write_grid(tmp_path, tasks=None, **measured))
+    with pytest.raises(UserError, match=r"cell '.*': . tokens of held-out .* prepare.heldout"):
+        Comparison(grid, tmp_path / "b", Quiet()).prepare()
+
+
 def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 

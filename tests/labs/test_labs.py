@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,8 @@ def test_an_answer_is_right_or_wrong(
         ({"types": True}, "mine: types: expected a whole number, got True"),
         ({"types": 1.5}, "mine: types: expected a whole number, got 1.5"),
         ({"words": "the"}, "mine: words: expected a list of texts, got 'the'"),
+        ({"shares": [1e308, 0]}, "mine: shares: expected a list of 2 numbers, got [1e+308, 0]"),
+        ({"types": 10**400}, f"mine: types: expected a whole number, got {reprlib.repr(10**400)}"),
         ({"shares": [1.0]}, "mine: shares: expected a list of 2 numbers, got [1.0]"),
     ],
 )
@@ -142,7 +145,11 @@ def test_the_commands_grade_files(
     assert found["files"][1]["parts"][1] == {"part": "words", "right": None, "hint": ""}
     assert run(["lab", "check", str(tmp_path / "draft.toml"), str(good)]) == 2
     assert "'foreword lab make' writes it" in capsys.readouterr().err
-    assert run(["lab", "make", str(lab), "--out", str(lab)]) == 2
+    draft, other = tmp_path / "draft.toml", tmp_path / "other.toml"
+    other.write_text(DRAFT)
+    for out, status in [(draft, 2), (other, 2), (lab, 0)]:
+        assert run(["lab", "make", str(draft), "--out", str(out)]) == status
+    assert other.read_text() == draft.read_text() == DRAFT
     assert foreword.lab.check(lab, {"types": 4}).status == 1
 
 

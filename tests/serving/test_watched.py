@@ -63,7 +63,7 @@ def served(folder: Path, guard: Guard | None = None, **how: Any) -> Iterator[Tes
 
 
 def test_each_checkpoint_is_a_model_and_few_are_held(run: Path) -> None:
-    with served(run) as client:
+    with served(run, can_control=True) as client:
         steps = client.get("/runs").json()["data"][0]["checkpoints"]
         assert len(steps) > app.OPENED
         nats = []
@@ -83,6 +83,16 @@ def test_each_checkpoint_is_a_model_and_few_are_held(run: Path) -> None:
         for name, status in (("gpt@3", 404), ("gpt@../..", 404), ("other@2", 404)):
             refused = client.post("/score", json={"model": name, "text": TEXT})
             assert refused.status_code == status and str(run) not in refused.text
+        (run / "checkpoints" / checkpoint.name_of(steps[2]) / "state.json").unlink()
+        (run / "recipe.toml").write_text("broken")
+        for path, body, word in [
+            ("/score", {"model": f"gpt@{steps[2]}", "text": TEXT}, "state.json"),
+            ("/runs/resume", {}, "gpt/recipe.toml"),
+        ]:
+            damaged = client.post(path, json=body, headers=PAGE)
+            assert (
+                damaged.status_code == 400 and word in damaged.text and str(run) not in damaged.text
+            )
 
 
 def test_curves_and_samples_of_a_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

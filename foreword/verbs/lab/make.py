@@ -36,8 +36,8 @@ class Make(LabVerb[Output]):
 
         file, out = Path(self.file), Path(self.out)
         lab = config.load(labs.Lab, file, what="a lab")
-        if out.exists() and out.samefile(file):
-            raise UserError(f"--out {out}: the file with the answers; choose another name")
+        if out.exists() and not labs.is_made(out):
+            raise UserError(f"--out {out}: holds something else than a lab; choose another name")
         if out.suffix != ".toml":
             raise UserError(f"--out {out}: a lab's file ends in .toml")
         try:
