@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -148,7 +149,7 @@ def test_the_commands_of_a_chapter_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_texts(tmp_path / "demo" / "text")
-    (tmp_path / "docs").symlink_to(DOCS)
+    shutil.copytree(DOCS / "results", tmp_path / "docs" / "results")  # laws are written there
     parts = steps(chapter)
     if any("demo/run" in part for _, part in parts):
         demo = "modern_encoder_tiny --data demo/text/documents.jsonl --steps 2 --out demo/run"
