@@ -394,7 +394,9 @@ def test_a_dry_run_says_what_first_embeddings_take(
 
 def test_text_too_short_for_a_validation_row_is_one_line(folder: Path, tmp_path: Path) -> None:
     long = {**MASKED, "set": {"packing": {"length": 1000}}}
-    comparison = grids.compare(folder, tmp_path / "out", **{**MORE, "cells": [long]})
+    comparison = grids.compare(
+        folder, tmp_path / "out", **{**MORE, "cells": [long], "tasks": [grids.TASK]}
+    )
     assert "a row needs 1,000; give more text, or sweep = false" in comparison.failures[0].error
 
 
