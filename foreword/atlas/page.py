@@ -158,7 +158,8 @@ def _measured(found: Findings, claim: Claim) -> str:
         values = found.values(term)
         half = interval(values).half_width if len(values) > 1 else math.nan
         terms.append(
-            f"{term} {_mean(values)}" + ("" if math.isnan(half) or not half else f" ± {_number(half)}")
+            f"{term} {_mean(values)}"
+            + ("" if math.isnan(half) or not half else f" ± {_number(half)}")
         )
     return ", ".join(terms)
 
