@@ -108,6 +108,9 @@ class StartingModel(TrainedModel):
         if missing or not all(name.startswith("heads.") for name in unused):
             raise self._mismatch(recipe, missing or unused)
         notes = (f"heads left behind: {', '.join(unused)}",) if unused else ()
+        wanted, own = kinds.name_of(recipe.model), kinds.name_of(self.recipe.model)
+        if wanted != own:
+            notes += (f"the recipe's model, {wanted}, is left out: {self.name}, {own}, goes on",)
         return replace(self, recipe=combined, model=model, notes=self.notes + notes)
 
     def _mismatch(self, recipe: Recipe, names: list[str]) -> UserError:
