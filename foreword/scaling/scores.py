@@ -25,6 +25,7 @@ FEWEST = 6  # scores, to fit the four values
 MOST_RESAMPLES = 200
 STEEP = (1.0, 4.0, 16.0)  # starts of k, over the range of the losses
 FLATTEST, STEEPEST = 0.05, 200.0  # limits of k, over the same
+MOST_STEPS = 100  # of a descent; a flat score has no minimum to reach
 SEED = 2
 
 
@@ -167,7 +168,9 @@ def _descend(loss: Array, score: Array, weights: Array, start: Array | None = No
     else:
         starts = [np.array([start[0], start[1] - start[0], *start[2:]])]
     found = [
-        least_squares(residuals, np.clip(theta, *bounds), bounds=bounds, x_scale="jac")
+        least_squares(
+            residuals, np.clip(theta, *bounds), bounds=bounds, x_scale="jac", max_nfev=MOST_STEPS
+        )
         for theta in starts
     ]
     theta = min(found, key=lambda each: each.cost).x
