@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from foreword.errors import UserError
 from foreword.planning.conditions import dial_of_text, machine, text_bytes
-from foreword.planning.dial import Conditions, Dial, dial
+from foreword.planning.dial import Conditions, Dial, dial, expected_loss
 from foreword.planning.gpus import GPU
 from foreword.planning.laws import Amounts, Expectation, FamilyLaw, laws, sized_families
 from foreword.planning.memory import PROGRAM
@@ -134,7 +134,7 @@ class FamilyPlan:
 
 def with_error(made: Dial, error: float | None) -> Dial:
     """Return a dial whose expected loss has an interval for the speed of the machine."""
-    return replace(made, expected=made.conditions.law.expect(made.amounts, error))
+    return replace(made, expected=expected_loss(made.conditions, made.size, error))
 
 
 def hours_to_reach(plan: FamilyPlan, loss: float) -> float | None:
@@ -189,7 +189,7 @@ def plan_families(
             counted = Amounts(0.0, 0, 0, 1.0, recipe.tokenizer.vocab, tokens, size)
             plans.append(FamilyPlan(name, score, law.expect(counted), recipe, law))
             continue
-        hour = trained_on.conditions(name, folder)
+        hour = replace(trained_on.conditions(name, folder), purpose=purpose)
         made = dial_of_text(replace(hour, hours=_possible(hours_of(hour))), texts)
         _require_row(made)
         # The speed depends on the size, and the size on the speed.

@@ -41,6 +41,7 @@ class Conditions:
         document_tokens: tokens of the median document, and of the longest but 5 %, about; None if
             they are not known.
         laws: a folder with files that take the place of those of `recipes/laws/`; "" for none.
+        purpose: what the model is for; "" for any.
     """
 
     family: str
@@ -52,6 +53,7 @@ class Conditions:
     vocab_reason: str = ""
     document_tokens: tuple[float, float] | None = None
     laws: str = ""
+    purpose: str = ""
 
     @property
     def law(self) -> FamilyLaw:
@@ -187,10 +189,21 @@ def dial(conditions: Conditions) -> Dial:
         *_shape(conditions, size, small, why),
         *_regularisation(conditions, size, tokens, small),
         *_training(conditions, size, tokens, small),
+        *_stages(conditions),
         _budget(conditions, tokens, most),
     )
-    expected = conditions.law.expect(amounts_of(conditions, size))
-    return Dial(conditions, size, tokens, choices, expected)
+    return Dial(conditions, size, tokens, choices, expected_loss(conditions, size))
+
+
+def expected_loss(
+    conditions: Conditions, size: ModelSize, spread: float | None = None
+) -> Expectation:
+    """Return what is known of the loss of a size; `spread` is the relative error of the speed."""
+    expected = conditions.law.expect(amounts_of(conditions, size), spread)
+    if not conditions.law.stages.get(conditions.purpose):
+        return expected
+    why = f"none has been measured in stages; in one, {expected}"
+    return Expectation(expected.unit, expected.source, why=why)
 
 
 def amounts_of(conditions: Conditions, size: ModelSize) -> Amounts:
@@ -381,6 +394,15 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     if rules.narrow_keeps_rate and size.d_model < width and is_long:
         rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
     return Choice("optimizer.lr", _rounded(rate), why)
+
+
+def _stages(conditions: Conditions) -> list[Choice]:
+    """Return the choice of stages before the last, if the purpose is served better by some."""
+    law, purpose = conditions.law, conditions.purpose
+    if not (stages := law.stages.get(purpose)):
+        return []
+    why = f"better to {purpose}, at equal FLOPs ({law.sources['stages']})"
+    return [Choice("stages", stages, why)]
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:

@@ -223,6 +223,7 @@ class FamilyLaw:
             interval, or neither.
         worth: what its models bring tasks with few labels, beside counting; () if not measured.
         purposes: what each purpose is scored by.
+        stages: training's stages before the last, by the purposes that such a model serves better.
         large: the recipe whose vocabulary and row length are the largest chosen; "" without a dial.
         speed: share of the speed of matrix products that training reaches.
         speed_error: relative error of `speed`, between machines.
@@ -238,6 +239,7 @@ class FamilyLaw:
     scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
     worth: tuple[Worth, ...] = ()
     purposes: dict[str, str] = field(default_factory=dict)
+    stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     large: str = ""
     speed: float = 1.0
     speed_error: float = 0.0

@@ -177,8 +177,7 @@ class Plan(OnGpus, Verb[Output]):
             cost = self.price * (self.gpus or 1) * seconds / 3600
             rows.append(("cost", f"{cost:,.2f} dollars", f"--price {self.price:g} an hour each"))
         for choice in made.choices:
-            shown = choice.value if isinstance(choice.value, str) else f"{choice.value:,.6g}"
-            rows.append((choice.setting, shown, choice.reason))
+            rows.append((choice.setting, _shown(choice.value), choice.reason))
         return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
 
     def _content(self, plans: list[FamilyPlan], machine: Machine) -> dict[str, Any]:
@@ -210,6 +209,13 @@ def _loss(expected: Expectation) -> str:
     if expected.value is None:
         return "not known"
     return f"{figure(expected.value)} {expected.unit}, {_interval(expected)}"
+
+
+def _shown(value: Any) -> str:
+    """Return the value of a choice: a name, a number, or stages."""
+    if isinstance(value, list):
+        return "; ".join(f"{one['objective']} for {one['share']:.0%}" for one in value)
+    return value if isinstance(value, str) else f"{value:,.6g}"
 
 
 def _score(plan: FamilyPlan) -> str:

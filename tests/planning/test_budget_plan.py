@@ -285,3 +285,18 @@ def test_a_run_notes_its_forecast_first_and_its_result_last(
     assert noted["interval"] == [2.0, 4.0]
     assert noted["result"] == pytest.approx(run.last["heldout"]["bits_per_byte"])
     assert re.match("2 of|0 of|1 of", str(foreword.plan(record=run).tables()[1]["coverage"]))
+
+
+def test_a_model_to_tag_learns_to_predict_the_next_token_first(text: Path, tmp_path: Path) -> None:
+    plans = {}
+    for purpose in ("tag", "classify"):
+        out = tmp_path / f"{purpose}.toml"
+        found = foreword.plan(text, hours=0.5, purpose=purpose, family="encoder", out=out)
+        plans[purpose] = found.data(), load_recipe(str(out))
+    (tag, staged), (classify, plain) = plans.values()
+    assert [(one.share, one.objective) for one in staged.stages or ()] == [(0.7, "causal")]
+    assert plain.stages is None
+    assert replace(staged, stages=None) == plain
+    # Losses were measured of one objective throughout.
+    assert tag["forecast"]["value"] is None and "in stages" in tag["forecast"]["why"]
+    assert classify["forecast"]["value"] or "in stages" not in classify["forecast"]["why"]
