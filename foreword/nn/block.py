@@ -33,6 +33,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.is_pre, self.has_residuals = settings.norm_position != "post", settings.residuals
+        self.residual_scale = settings.residual_scale
         self.attention: Attention | Recurrence
         self.attention_norm: nn.Module
         self.cross: Attention | None
@@ -171,6 +172,8 @@ class Block(nn.Module):
     def _add_residual(self, x: Tensor, output: Tensor, norm: nn.Module) -> Tensor:
         """Add a sublayer's output to the residual stream; normalise the sum with post-norm."""
         output = self.dropout(output)
+        if self.residual_scale != 1:
+            output = self.residual_scale * output
         x = x + output if self.has_residuals else output
         return x if self.is_pre else norm(x)
 

@@ -10,7 +10,7 @@ from foreword.nn.attentions.dense import Dense
 from foreword.nn.model import ModelSettings
 from foreword.nn.positions._contract import PositionKind
 from foreword.settings.kinds import part
-from foreword.settings.ranges import Count, CountOrZero, PrefixLengthOrZero, ShareBelowOne
+from foreword.settings.ranges import Count, CountOrZero, Positive, PrefixLengthOrZero, ShareBelowOne
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class StackSettings(ModelSettings):
             and the activation have no effect.
         residuals: add the input of each sublayer to its output; without, layers of attention alone
             make all tokens of a text alike (Dong et al. 2021).
+        residual_scale: a factor of the output of each sublayer before it is added; the layers of a
+            base model over those of this one let a deeper model keep its rate (CompleteP, Dey et
+            al. 2025).
         norm_position: `pre` normalises the input of each sublayer, `post` the sum after it, `none`
             nothing.
         attention_bias: whether attention's linear maps have biases; default `bias`.
@@ -56,6 +59,7 @@ class StackSettings(ModelSettings):
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
     feedforward: bool = True
     residuals: bool = True
+    residual_scale: Positive = 1.0
     norm_position: Literal["pre", "post", "none"] = "pre"
     attention_bias: bool | None = None
     position: PositionKind = part("nn/positions", "learned")

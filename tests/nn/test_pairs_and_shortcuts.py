@@ -88,19 +88,21 @@ def test_both_begin_without_effect() -> None:
 
 
 @pytest.mark.parametrize("case", [DECODER, Case("masked", "encoder", "transformer")], ids=str)
-@pytest.mark.parametrize("without", ["feedforward", "residuals", "norms"])
+@pytest.mark.parametrize("without", ["feedforward", "residuals", "norms", "half"])
 def test_a_block_is_the_sum_of_its_parts(case: Case, without: str) -> None:
-    settings = {"norm_position": "none"} if without == "norms" else {without: False}
+    settings = {"norms": {"norm_position": "none"}, "half": {"residual_scale": 0.5}}
+    settings = settings.get(without, {without: False})
     model, many = states(case, [[20]], **settings)
     block, seen = model.backbone.stack.blocks[0], []  # type: ignore[union-attr, index, var-annotated]
     block.register_forward_hook(lambda _, given, out: seen.extend((given[0], out[0])))
     block.attention.register_forward_hook(lambda *_: seen.append(_[-1]))
     model.backbone(case.batch(many))
     attended, x, expected = seen[-3:] if len(seen) == 3 else (seen[0], *seen[1:3])
-    y = attended if without == "residuals" else x + attended
+    scale = 0.5 if without == "half" else 1.0
+    y = attended if without == "residuals" else x + scale * attended
     if without != "feedforward":
         z = block.feedforward(block.feedforward_norm(y))
-        y = z if without == "residuals" else y + z
+        y = z if without == "residuals" else y + scale * z
     torch.testing.assert_close(y, expected)
     norms = [name for name, _ in model.backbone.named_parameters() if "norm" in name]
     assert bool(norms) == (without != "norms")
@@ -109,7 +111,7 @@ def test_a_block_is_the_sum_of_its_parts(case: Case, without: str) -> None:
 @pytest.mark.parametrize(
     "setting",
     ["bigrams=50", "embedding_shortcut=true", "feedforward=false", "residuals=false",
-     "norm_position=none"],
+     "residual_scale=0.5", "norm_position=none"],
 )  # fmt: skip
 def test_transformers_has_no_such_model(setting: str) -> None:
     recipe = load_recipe("gpt2_tiny", [f"model.{setting}"])
