@@ -10,7 +10,7 @@ from typing import Any
 
 from foreword.comparison.claim import Claim
 from foreword.comparison.grid import Cell, Grid, GridTask, load_grid
-from foreword.comparison.keys import settings_of_task, without_labels
+from foreword.comparison.keys import without_labels
 from foreword.comparison.margins import SCRATCH
 from foreword.comparison.probing import named
 from foreword.comparison.results import NUMBERS
@@ -150,7 +150,12 @@ class _Merged:
         assert claim is not None
         terms = [term for _, term in claim.weighted]
         needed = {term.measure for term in terms}
-        measures = {task.name: self._task(task) for task in grid.tasks if task.name in needed}
+        needed |= {task.after for task in grid.tasks if task.name in needed}
+        measures: dict[str, str] = {}
+        for task in grid.tasks:
+            if task.name in needed:
+                after = measures.get(task.after, "")
+                measures[task.name] = self._task(replace(task, after=after))
         measures |= {p.name: self._probe(p.probe) for p in named(grid.probes) if p.name in needed}
         cells: dict[str, str] = {"": ""}
         for cell in grid.cells:
@@ -193,12 +198,7 @@ class _Merged:
     def _task(self, task: GridTask) -> str:
         """Add a task, and return its name; it is another if its metric or its files are."""
         for name, known in self.tasks.items():
-            files = known.train, known.dev, known.metric
-            if settings_of_task(known) == settings_of_task(task) and files == (
-                task.train,
-                task.dev,
-                task.metric,
-            ):
+            if replace(task, name=name, scratch=True) == known:
                 return name
         name = _unique(task.name, self.tasks)
         self.tasks[name] = replace(task, name=name, scratch=True)

@@ -37,7 +37,8 @@ from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.result import as_json
-from foreword.tuning.run import Listeners, tune
+from foreword.tuning.run import Listeners, TuneSettings, tune
+from foreword.tuning.tuned_model import tuned_start
 
 Content = dict[str, Any]
 BATCHES = "heldout_batches.json"  # in a run: the loss on each batch of held-out text, at the end
@@ -54,6 +55,7 @@ class JobInputs:
         shards: folder of the token shards to train on or to measure, or that of each source.
         run: the run folder, which a pretraining and a trial fill; None for a baseline.
         device: where a job that reads a run computes.
+        first: the task that the model is fine-tuned on before that of the job; None for none.
         start: the run that a pretraining goes on from, before its decay; None for the first step.
         keeps_batches: whether a pretraining also saves its last loss on each batch of held-out
             text, which verdicts on cells of one seed are tested on.
@@ -65,6 +67,7 @@ class JobInputs:
     shards: tuple[str, ...] = ()
     run: Path | None = None
     device: str = "auto"
+    first: GridTask | None = None
     start: Path | None = None
     keeps_batches: bool = False
 
@@ -178,15 +181,23 @@ def _learn_words(task: GridTask, examples: TaskExamples) -> Content:
 def _tune(
     inputs: JobInputs, task: GridTask, examples: TaskExamples, progress: ProgressReporter
 ) -> Content:
-    job = TuneJob(
-        task.task.for_examples(examples.columns, examples.train),
-        Examples(examples.train, examples.dev, skipped=examples.skipped),
-        [replace(task.tune, from_scratch=inputs.job.is_scratch)],
-    )
-    result = tune(_trained(inputs), job, Listeners(progress.stage(TRAINING)))
+    trained, listeners = _trained(inputs), Listeners(progress.stage(TRAINING))
+    if (first := inputs.first) is not None:
+        job = _tune_job(first, read_examples(first), replace(first.tune, seeds=1))
+        trained = tuned_start(tune(trained, job, listeners), trained)
+    tune_settings = replace(task.tune, from_scratch=inputs.job.is_scratch)
+    result = tune(trained, _tune_job(task, examples, tune_settings), listeners)
     known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, inputs.command) | correct
+
+
+def _tune_job(task: GridTask, examples: TaskExamples, settings: TuneSettings) -> TuneJob:
+    return TuneJob(
+        task.task.for_examples(examples.columns, examples.train),
+        Examples(examples.train, examples.dev, skipped=examples.skipped),
+        [settings],
+    )
 
 
 def _trained(inputs: JobInputs) -> TrainedModel:

@@ -28,6 +28,7 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
 from foreword.train.budget import Budget
+from foreword.tuning.scores import CHANGE
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task, require_score
 
@@ -98,6 +99,8 @@ class GridTask(Ranged):
         pair: column of the second text of a pair, likewise.
         columns: names of all columns, for files without a header.
         rows: number of training examples, the first of the file; 0 for all.
+        after: the name of a task above, on which the model is fine-tuned first (intermediate-task
+            tuning, Phang et al. 2018), with one seed.
         metric: metric in tables and plots; default: the first of the task.
         scratch: whether the same network is also fine-tuned from random weights.
         tune: settings of fine-tuning.
@@ -112,6 +115,7 @@ class GridTask(Ranged):
     pair: str = ""
     columns: tuple[str, ...] = ()
     rows: CountOrZero = 0
+    after: str = ""
     metric: str = ""
     scratch: bool = True
     tune: TuneSettings = field(default_factory=TuneSettings)
@@ -120,7 +124,8 @@ class GridTask(Ranged):
         super().__post_init__()
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
-        require_score(self.task, self.metric, "metric")
+        if not (self.tune.measures_change and self.metric in CHANGE):
+            require_score(self.task, self.metric, "metric")
         require_score(self.task, self.tune.metric, "tune.metric")
 
 
@@ -194,6 +199,9 @@ class Grid(Ranged):
             if repeated:
                 setting = "label" if key == "cells" else "name"
                 raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
+        for number, task in enumerate(self.tasks):
+            if task.after and task.after not in [other.name for other in self.tasks[:number]]:
+                raise ValueError(f"task '{task.name}': after: no task above is '{task.after}'")
         above: set[str] = set()
         for cell in self.cells:
             if cell.after and cell.after not in above:
@@ -232,6 +240,10 @@ class Grid(Ranged):
     def has_budgets(self) -> bool:
         """Whether cells have budgets of their own, so that they are not compared at one."""
         return any(cell.budget for cell in self.cells)
+
+    def task_before(self, task: GridTask) -> GridTask | None:
+        """Return the task on which a model is fine-tuned before it is on another one."""
+        return next((other for other in self.tasks if other.name == task.after), None)
 
     @property
     def measurements(self) -> tuple[GridText | GridProbe, ...]:

@@ -44,8 +44,8 @@ class RunKey:
 class TuningKey:
     """The key of a fine-tuning: the task and the checksums of its files.
 
-    From scratch, also the network and the fingerprint of its tokenizer. The version is that of
-    tuned models; keys from before it was written have 1.
+    After another task, also the key of that one. From scratch, also the network and the fingerprint
+    of its tokenizer. The version is that of tuned models; keys from before it was written have 1.
     """
 
     task: GridTask
@@ -53,6 +53,7 @@ class TuningKey:
     recipe: Recipe | None = None
     tokenizer: str = ""
     version: int = 1
+    first: TuningKey | None = None
 
 
 @dataclass(frozen=True)
@@ -82,5 +83,5 @@ def without_labels(recipe: Recipe) -> Recipe:
 
 
 def settings_of_task(task: GridTask) -> GridTask:
-    """Return the task without its name, its metric and the paths of its files."""
-    return replace(task, name="", metric="", train="", dev="", scratch=True)
+    """Return the task without names, its metric and the paths of its files."""
+    return replace(task, name="", metric="", train="", dev="", after="", scratch=True)

@@ -474,9 +474,9 @@ def _answers(job: Job, task: GridTask, saved: Mapping[str, Any]) -> list[Correct
 def _tuning_scores(job: Job, task: GridTask, epochs: Sequence[dict[str, Any]]) -> list[TuningScore]:
     """Return the scores of each seed's last epoch."""
     last = max(row["epoch"] for row in epochs)
-    seed = 0 if job.is_scratch else job.seed
+    start, seed = (SCRATCH, 0) if job.is_scratch else (PRETRAINED, job.seed)
     return [
-        TuningScore(job.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
+        TuningScore(job.cell.name, seed, task.name, start, row["seed"], _metrics(row))
         for row in epochs
         if row["epoch"] == last
     ]

@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +333,9 @@ class Comparison:
         run = self.run_folder(job.cell, job.seed)
         if not job.is_pretraining:
             device = self.recipes[job.cell.name, job.seed].train.device
-            return JobInputs(job, command, None, _folders(self._text_of(job)), run, device)
+            first = self.grid.task_before(job.task) if job.task and not job.is_scratch else None
+            text = _folders(self._text_of(job))
+            return JobInputs(job, command, None, text, run, device, first=first)
         run_recipe = self.recipe(job.cell, job.seed)
         if run_recipe is None:
             rounds = {trial.round for trial in self.trials.of(job.cell)}
@@ -391,12 +394,9 @@ class Comparison:
         if isinstance(job.probe, GridProbe):
             return keys.ProbeKey(checksums(job.probe.probe), job.probe.probe)
         assert job.task is not None
-        task, files = (
-            keys.settings_of_task(job.task),
-            self.examples[job.task.name].checksums,
-        )
+        key = self._tuning_key(job.task)
         if not job.is_scratch:
-            return keys.TuningKey(task, files, version=VERSION)
+            return key
         recipe = self.recipe(job.cell, job.seed)
         if recipe is None:
             return None
@@ -404,7 +404,13 @@ class Comparison:
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
         tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
-        return keys.TuningKey(task, files, type(recipe)(**fields), tokenizer, version=VERSION)
+        return replace(key, recipe=type(recipe)(**fields), tokenizer=tokenizer, first=None)
+
+    def _tuning_key(self, task: GridTask) -> keys.TuningKey:
+        """Return the key of a fine-tuning of a pretrained model."""
+        before, files = self.grid.task_before(task), self.examples[task.name].checksums
+        first = None if before is None else self._tuning_key(before)
+        return keys.TuningKey(keys.settings_of_task(task), files, version=VERSION, first=first)
 
     def _folder_of(self, job: Job) -> Path | None:
         """Return the folder of a job's saved result; None if its run has not been begun."""

@@ -12,6 +12,7 @@ from torch import Tensor
 STEP = 0.01  # length of the step over which gradients are compared
 TOLERANCE = 1e-3  # of the eigenvalue, relative
 SEED = 1
+CURVED = 64  # examples that the loss of a tuned network is looked at on
 
 
 def largest_eigenvalue(

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from foreword.tuning.curvature import largest_eigenvalue
+from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.drift import WeightChange, distances, line, mean_loss, plane, similarities
 from foreword.tuning.scores import metric_name
 
 LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
 PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis
-CURVED = 64  # examples that the curvature is measured on
 
 
 def steps(changes: Sequence[WeightChange]) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.trained_rows import train_rows
@@ -16,6 +18,7 @@ from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
 from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
+from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
 from foreword.tuning.features import Features
@@ -23,7 +26,7 @@ from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import ExampleSet, Network, NetworkBatch
 from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
 from foreword.tuning.rows import PackedExamples
-from foreword.tuning.scores import MeanScore, Scores, single
+from foreword.tuning.scores import CHANGE, MeanScore, Scores, single
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import start_name, starting_network
 from foreword.tuning.tasks._contract import Confusion, Task
@@ -102,6 +105,7 @@ class FineTuner:
         self.trained_parameters = self.network.count_trained()
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
+        self._begun = self._backbone_weights() if settings.measures_change else []
 
     def _require_trained(self, layers: int) -> None:
         """Check that the top layers are trained, if they are not pretrained either."""
@@ -245,9 +249,36 @@ class FineTuner:
         kept = self._epochs.kept  # others are not needed any more
         self._judged = {n: one for n, one in self._judged.items() if n == kept}
         self._judged[len(self._epochs.curve)] = judged
+        if self._begun and epoch == self.settings.epochs:
+            scores |= self._change()
         scores |= {} if (mix := self.network.scalar_mix) is None else mix.learned()
         about = {**self._about(epoch), "train_loss": train_loss, "skipped_steps": skipped}
         return single(self.start, self.strategy, scores, **about)
+
+    def _backbone_weights(self) -> list[Tensor]:
+        return [weight.detach().clone() for weight in self.network.backbone.parameters()]
+
+    def _change(self) -> dict[str, float]:
+        """Return how far the weights moved, and how curved the training loss is where they are."""
+        norms = [
+            math.sqrt(sum(float(weight.double().square().sum()) for weight in weights))
+            for weights in (
+                [end - w for end, w in zip(self._backbone_weights(), self._begun, strict=True)],
+                self._begun,
+            )
+        ]
+
+        def loss() -> Tensor:
+            batches = self.train.batches(self.draw.numbers[:CURVED], self.device.type, 0)
+            losses = [self._loss(batch.to(self.device)) for batch in batches]
+            total = torch.stack([one.total for one in losses]).sum()
+            return total / sum(one.count for one in losses)
+
+        self.network.eval()
+        trained = [weight for weight in self.network.parameters() if weight.requires_grad]
+        curvature = largest_eigenvalue(loss, trained)
+        self.network.train_parts()
+        return dict(zip(CHANGE, (norms[0] / norms[1], curvature), strict=True))
 
     def _outputs(self, examples: ExampleSet) -> Array:
         return scored_outputs(self.task, self.network, examples)

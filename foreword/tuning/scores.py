@@ -15,6 +15,7 @@ from foreword.settings import kinds, plugins
 from foreword.tuning.tasks._contract import Task
 
 WHY_UNDEFINED = "since all predictions or all labels are equal"  # of a correlation
+CHANGE = ("distance", "curvature")  # of the weights, with `TuneSettings.measures_change`
 STD = "_std"  # ends the name of a deviation in a row
 LAYER = "layer_"  # begins the names of learned weights of layers in a row
 # What a row has besides its scores, of a variant and of an epoch.

@@ -53,6 +53,9 @@ class TuneSettings(Ranged):
         keep: the weights of the `last` epoch, or of the `best` by the dev examples' `metric`, whose
             score is then chosen by these examples and a little too high.
         patience: epochs without a better score after which a seed stops; with `keep` best alone.
+        measures_change: also score how far the weights below the head moved, |end - start| /
+            |start| (`distance`), and the largest eigenvalue of the Hessian of the training loss
+            where they end (`curvature`); the smaller, the flatter.
         metric: the score that chooses: the epoch, or a learning rate; default: the task's first.
         calibrate: fit what makes probabilities right, and thresholds of several labels, on a tenth
             of the training examples held out from one more training; with `folds` on all of them.
@@ -75,6 +78,7 @@ class TuneSettings(Ranged):
     score_every: Count = 1
     keep: Literal["last", "best"] = "last"
     patience: Count | None = None
+    measures_change: bool = False
     metric: str = ""
     calibrate: bool = True
 

@@ -32,3 +32,12 @@ def test_a_fine_tuning_of_an_older_version_is_done_again(tmp_path: Path) -> None
     stored.write(file, older)
     assert store.find(tmp_path, key) is None
     assert store.find(tmp_path, replace(key, version=1)) == file
+
+
+def test_a_fine_tuning_after_another_task_is_not_that_of_another_start(tmp_path: Path) -> None:
+    key = TuningKey(GridTask("task", "train.tsv", "dev.tsv"), ("checksum",), version=VERSION)
+    after = replace(key, first=replace(key, files=("other",)))
+    file = store.publish(tmp_path, "task", after, {"rows": []})
+    assert store.find(tmp_path, after) == file
+    assert store.find(tmp_path, key) is None
+    assert store.find(tmp_path, replace(after, first=key)) is None

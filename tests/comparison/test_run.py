@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foreword.comparison.grid import Grid, load_grid
+from foreword.comparison.jobs import Job
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
@@ -151,6 +152,24 @@ def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path)
     with (folder / "train.tsv").open("a", encoding="utf-8") as file:
         file.write("x\tgood\t\tlovely\n")
     assert begun(folder, out) == [*ALL[1:3], *ALL[4:]]
+
+
+def test_a_task_after_another_starts_from_what_that_one_tuned(folder: Path, out: Path) -> None:
+    before = {**TASK, "name": "first", "rows": 8}
+    other = {**TASK, "name": "later", "after": "first", "scratch": False}
+    tasks = [TASK, {**before, "scratch": False}, other]
+    comparison = grids.compare(folder, out, cells=[MASKED], tasks=tasks)
+    assert not comparison.failures
+    losses = {
+        task.name: [row["train_loss"] for row in saved["epochs"]]
+        for task in comparison.grid.tasks
+        if (saved := comparison.saved(Job(comparison.grid.cells[0], 1, task)))
+    }
+    assert losses["later"] != losses["Reviews"]  # the same seeds, heads and examples
+    starts = {score.start for score in gather(comparison).scores if score.task == "later"}
+    assert "pretrained" in starts and not any("tuned" in start for start in starts)
+    with pytest.raises(UserError, match="after: no task above is 'first'"):
+        load_grid(grids.write_grid(folder, tasks=[other, before]))
 
 
 @pytest.mark.full

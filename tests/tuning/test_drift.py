@@ -117,6 +117,17 @@ def test_distances_are_relative_to_the_start_by_layer(tmp_path: Path) -> None:
     assert moved["layer 2"] == pytest.approx(float(apart.norm() / start.norm()), rel=1e-5)
 
 
+def test_a_tuning_can_measure_its_own_change(tmp_path: Path) -> None:
+    change = tuned_way(tmp_path, settings={"tune.measures_change": True})
+    saved = json.loads((tmp_path / "run/tuned/tuned/scores.json").read_text(encoding="utf-8"))
+    assert saved["rows"][0]["distance"] == pytest.approx(distances(change)["all"], rel=1e-4)
+    examples = change.examples  # of the same texts' distribution, and not the same
+    curvature = largest_eigenvalue(
+        lambda: mean_loss(change, np.arange(len(examples))), [*change.network.parameters()]
+    )
+    assert saved["rows"][0]["curvature"] == pytest.approx(curvature, rel=0.5)
+
+
 @pytest.mark.parametrize(
     ("name", "layer"),
     [
