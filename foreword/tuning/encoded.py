@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from functools import wraps
+from typing import Any, ParamSpec, overload
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from foreword.types import Array
 
 RAGGED = ("ids", "segments", "pooled_positions", "answer", "spans")
 FLAGS = ("was_cut", "is_further", "is_continued")
+P = ParamSpec("P")
 MOST_CUT = 0.1  # share of the examples that are cut without a warning
 
 
@@ -114,6 +116,16 @@ class EncodedTexts(Sequence[EncodedExample]):
             None if self.spans is None else self.spans[index].reshape(-1, 2),
             bool(self.is_continued[index]),
         )
+
+
+def in_columns(encode: Callable[P, Iterator[EncodedExample]]) -> Callable[P, EncodedTexts]:
+    """Let the `encode` of a task yield its inputs, which are then kept in columns."""
+
+    @wraps(encode)
+    def encoded(*args: P.args, **kwargs: P.kwargs) -> EncodedTexts:
+        return EncodedTexts.of(encode(*args, **kwargs))
+
+    return encoded
 
 
 def first_inputs(encoded: Sequence[EncodedExample]) -> Array:

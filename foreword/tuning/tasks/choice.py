@@ -17,7 +17,7 @@ from foreword.tables.choice import COLUMNS, choice_example, question_of
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import InputTemplate, TemplatedText
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
@@ -171,26 +171,23 @@ class Choice(PooledTask):
             np.concatenate(right).astype(np.float32), begins, np.concatenate(lengths)
         )
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return an input for each option of each question."""
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                questions = [question_of(example) for example in chunk]
-                contexts = tokenizer.encode_batch([q.context for q in questions])
-                texts = tokenizer.encode_batch(
-                    [f" {q.text}" if q.context else q.text for q in questions]
-                )
-                options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
-                for question, context, text in zip(questions, contexts, texts, strict=True):
-                    for number in range(len(question.options)):
-                        option = next(options)
-                        windows = self._windows(context, text, option, template)
-                        yield from self.inputs_of(windows, template, is_further=number > 0)
-
-        return EncodedTexts.of(encoded())
+    ) -> Iterator[EncodedExample]:
+        """Yield an input for each option of each question."""
+        for chunk in batched(examples):
+            questions = [question_of(example) for example in chunk]
+            contexts = tokenizer.encode_batch([q.context for q in questions])
+            texts = tokenizer.encode_batch(
+                [f" {q.text}" if q.context else q.text for q in questions]
+            )
+            options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
+            for question, context, text in zip(questions, contexts, texts, strict=True):
+                for number in range(len(question.options)):
+                    option = next(options)
+                    windows = self._windows(context, text, option, template)
+                    yield from self.inputs_of(windows, template, is_further=number > 0)
 
     def _windows(
         self,

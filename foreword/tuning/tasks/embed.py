@@ -19,7 +19,7 @@ from foreword.settings.ranges import Positive
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
     Answers,
@@ -199,29 +199,26 @@ class Embed(Task):
         """Return nothing: vectors have no labels."""
         return ()
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return the windows of each text, so one input or more for each text of a pair."""
+    ) -> Iterator[EncodedExample]:
+        """Yield the windows of each text, so one input or more for each text of a pair."""
         is_pooled = self.pooling == "mean"
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                texts = [texts_of(example) for example in chunk]
-                ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
-                for group in texts:
-                    for number in range(len(group)):
-                        windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
-                        for window, inputs in enumerate(windows):
-                            positions = np.arange(len(inputs.ids))
-                            if not is_pooled:
-                                positions = template.pooled_positions(inputs, self.pooling)
-                            yield EncodedExample(
-                                inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
-                                is_further=number + window > 0, is_continued=window > 0,
-                            )  # fmt: skip
-
-        return EncodedTexts.of(encoded())
+        for chunk in batched(examples):
+            texts = [texts_of(example) for example in chunk]
+            ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
+            for group in texts:
+                for number in range(len(group)):
+                    windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
+                    for window, inputs in enumerate(windows):
+                        positions = np.arange(len(inputs.ids))
+                        if not is_pooled:
+                            positions = template.pooled_positions(inputs, self.pooling)
+                        yield EncodedExample(
+                            inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
+                            is_further=number + window > 0, is_continued=window > 0,
+                        )  # fmt: skip
 
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()

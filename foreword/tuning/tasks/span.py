@@ -21,7 +21,7 @@ from foreword.tables.examples import Labelled, Repaired, batched
 from foreword.tables.squad import NEAR, PASSAGE, located, read_answers
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.words import split
-from foreword.tuning.encoded import EncodedTexts, by_example
+from foreword.tuning.encoded import by_example, in_columns
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
@@ -228,25 +228,22 @@ class Span(HeadedTask):
             arrays.append(_ends(window, answer))
         return SpanTargets(arrays, examples, encoded, labels)
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each question with its passage, in windows if it is long.
+    ) -> Iterator[EncodedExample]:
+        """Yield each question with its passage, in windows if it is long.
 
         Raises:
             UserError: a passage has no token.
         """
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
-                for example, question in zip(chunk, questions, strict=True):
-                    ids, offsets = tokenizer.encode_with_offsets(example.text)
-                    if not len(ids):
-                        raise UserError(f"{example.source}: the passage has no tokens")
-                    yield from self._windows(question, ids, offsets, template)
-
-        return EncodedTexts.of(encoded())
+        for chunk in batched(examples):
+            questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
+            for example, question in zip(chunk, questions, strict=True):
+                ids, offsets = tokenizer.encode_with_offsets(example.text)
+                if not len(ids):
+                    raise UserError(f"{example.source}: the passage has no tokens")
+                yield from self._windows(question, ids, offsets, template)
 
     def _windows(
         self, question: Sequence[int], ids: Array, offsets: Array, template: InputTemplate

@@ -20,7 +20,7 @@ from foreword.tables.conll import SPACE_AFTER
 from foreword.tables.examples import Labelled, batched
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.entities import are_entity_labels, entities, entity_scores
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
@@ -315,30 +315,25 @@ class Tag(HeadedTask):
         arrays = np.split(np.asarray(flat, np.int64), np.cumsum(counts)[:-1])
         return TagTargets(arrays, examples, labels)
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each sentence, pooled at the first piece of each word, in windows if it is long.
+    ) -> Iterator[EncodedExample]:
+        """Yield each sentence, pooled at the first piece of each word, in windows if it is long.
 
         Raises:
             UserError: a word has no piece, and the tokenizer has no unknown token.
         """
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                forms = list(
-                    dict.fromkeys(form for example in chunk for form in _forms(example.text))
-                )
-                pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
-                for example in chunk:
-                    words = [
-                        _known(pieces[form], form, tokenizer, example.source)
-                        for form in _forms(example.text)
-                    ]
-                    is_overlapping = self.windows == "overlapping"
-                    yield from _windows(words, template, is_overlapping=is_overlapping)
-
-        return EncodedTexts.of(encoded())
+        for chunk in batched(examples):
+            forms = list(dict.fromkeys(form for example in chunk for form in _forms(example.text)))
+            pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
+            for example in chunk:
+                words = [
+                    _known(pieces[form], form, tokenizer, example.source)
+                    for form in _forms(example.text)
+                ]
+                is_overlapping = self.windows == "overlapping"
+                yield from _windows(words, template, is_overlapping=is_overlapping)
 
     def prepared(self, targets: TagTargets, labels: Labels) -> Tag:
         """Return the task with the weight of each class."""
