@@ -18,6 +18,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tuning.best.linear import LinearMap, fit_linear
 from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
@@ -96,6 +97,10 @@ class Material:
     def judged(self) -> Any:
         """The targets, as the task's judge takes them."""
         return self.task.targets(self.examples, self.labels, self.encoded)
+
+    def fit_linear(self, x: Any, inverse_penalties: Sequence[float]) -> LinearMap:
+        """Return the linear map of features to the targets; see `linear.fit_linear`."""
+        return fit_linear(x, self.targets, self.form, len(self.labels), inverse_penalties)
 
     def require_labels(self) -> None:
         """Check that the labels are those of training.

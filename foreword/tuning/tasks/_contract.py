@@ -494,7 +494,6 @@ class Task(Ranged, ABC):
         """
         return self
 
-    @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return what the head and the answers have to know of the training examples.
 
@@ -505,8 +504,9 @@ class Task(Ranged, ABC):
           both outputs and whether some questions have no answer (`span`);
         - the answers that a model may write (`text_to_text`).
 
-        Others return (): their outputs have no names.
+        By default (): the outputs have no names.
         """
+        return ()
 
     @abstractmethod
     def encode(

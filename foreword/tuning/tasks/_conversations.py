@@ -157,10 +157,6 @@ class ConversationTask(WritingTask):
 
     max_tokens: Count = 128
 
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: the model may write any answer."""
-        return ()
-
     def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the setting."""
         return self.max_tokens

@@ -152,10 +152,6 @@ class Choice(PooledTask):
     def needs(self) -> Needs:
         return replace(super().needs, loss_unit="example")
 
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: an option is scored, whatever it is called."""
-        return ()
-
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
     ) -> ChoiceTargets:

@@ -195,10 +195,6 @@ class Embed(Task):
     def needs(self) -> Needs:
         return Needs(reads_tokens=True, loss_unit="batch", windows=self.windows, outputs="vectors")
 
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: vectors have no labels."""
-        return ()
-
     @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
