@@ -100,9 +100,6 @@ def change_of(
 ) -> WeightChange:
     """Return the change from a pretrained model, or random weights, to a tuned one.
 
-    Args:
-        trained: the model that it was tuned from; also if from scratch.
-
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.
     """

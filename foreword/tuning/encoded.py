@@ -129,11 +129,7 @@ def in_columns(encode: Callable[P, Iterator[EncodedExample]]) -> Callable[P, Enc
 
 
 def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
-    """Return where the inputs of each example begin, and where the last ones end, (examples + 1,).
-
-    Args:
-        encoded: the inputs of all examples.
-    """
+    """Return where the inputs of each example begin, and the last ones end, (examples + 1,)."""
     is_first = [not example.is_further for example in encoded]
     return np.append(np.flatnonzero(is_first), len(encoded))
 
@@ -170,8 +166,6 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
     """Return a warning if many examples were cut; None if hardly any was.
 
     Args:
-        cut: their number.
-        examples: the number of all.
         length: the most tokens of an example.
         limit: the most that the model reads; None if it is not known, or has none.
     """

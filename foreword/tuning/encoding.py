@@ -130,7 +130,6 @@ def draw_and_encode(
 
     Args:
         variants: settings of fine-tuning; those of examples are the first one's.
-        holds_out: whether examples are held out to fit probabilities on.
 
     Raises:
         UserError: the examples do not fit the task or each other, or the task the model.
@@ -248,7 +247,6 @@ def scoring_examples(
     """Encode examples to be scored, or to be answered in text.
 
     Args:
-        examples: with their labels.
         prompted: the model, if the task is answered in text.
 
     Raises:

@@ -61,8 +61,6 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     Args:
         examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
             second text)`.
-        name: name of the argument.
-        task: reads the examples.
 
     Raises:
         UserError: it is something else, or an example is.
@@ -164,7 +162,6 @@ class ExampleReader:
 
         Args:
             sources: the sources of `train`, `dev`, and perhaps other examples to score at the end.
-            temperature: temperature of the mixture of several tasks.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts

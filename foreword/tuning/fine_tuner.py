@@ -133,11 +133,7 @@ class FineTuner:
             self.dev = features(self.draw.dev, SCORING_DTYPE)
 
     def loop(self, scored: Callable[[Scores], None] = lambda scores: None) -> Loop:
-        """Return the loop that trains to the end, and scores the dev examples after each epoch.
-
-        Args:
-            scored: called with the scores of each epoch.
-        """
+        """Return the loop that trains to the end, and scores the dev examples after each epoch."""
         settings = self.settings
         self._epochs = ScoreEpochs(
             self.network,

@@ -123,12 +123,7 @@ class TuneJob:
 def digest_of(
     trained: TrainedModel, task: Task, tables: Sequence[Mapping[str, Any]], examples: Examples
 ) -> str:
-    """Return a digest of weights, task, settings, examples, and version.
-
-    Args:
-        tables: all settings of fine-tuning.
-        examples: all examples.
-    """
+    """Return a digest of weights, task, settings, examples, and version."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"version {VERSION}".encode())
     digest.update(tensor_files.checksum(trained.folder, "weights").encode())

@@ -123,7 +123,6 @@ def predict_table(
     """Write each row of a table with the model's answer.
 
     Args:
-        how: how rows become examples.
         write: takes the rows of a window, in order.
         report: called after each batch with the rows done.
 

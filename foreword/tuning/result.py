@@ -146,7 +146,6 @@ def save_network(
     A network that answers in text is saved as a run, which every command can open.
 
     Args:
-        folder: the folder to write.
         tuned_on: the form of the examples, to predict for others in the same form.
         scores: the scores, for `TuneJob.done`.
 

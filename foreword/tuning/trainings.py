@@ -88,8 +88,6 @@ class Trainings:
         """Train every seed or fold of a variant.
 
         Args:
-            task: the task, prepared.
-            settings: the variant.
             fits: whether the answers' settings are fitted on examples that are held out.
             is_saved: whether the first network is saved; after folds, one trained on all examples.
 

@@ -53,7 +53,6 @@ class TunedOn:
         Args:
             texts: texts, pairs in tuples, or a table with the columns of training.
             pairs: the second text of each, or None.
-            task: reads the examples.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, second

@@ -210,7 +210,6 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     """Load a model that `foreword tune` saved.
 
     Args:
-        folder: the `--out` of `foreword tune`.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:

@@ -36,7 +36,6 @@ def drawn(windows: Array, epoch: int | None) -> Array:
     text is read in time.
 
     Args:
-        windows: the windows of a text, (windows,).
         epoch: the epoch; None to read all, as in scoring and prediction.
     """
     if epoch is None or len(windows) <= STEP_WINDOWS:
@@ -69,7 +68,6 @@ class WindowPooling(nn.Module):
         """Return a state for each text, (windows, width) -> (texts, width).
 
         Args:
-            states: the states of all windows, (windows, width).
             windows: how many consecutive ones are of each text, (texts,).
         """
         if self.attention is None:

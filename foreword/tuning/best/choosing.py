@@ -121,13 +121,11 @@ def try_candidates(
     """Cross-validate each candidate, and return them with their weights in the average.
 
     Args:
-        material: the training examples.
         candidates: the candidates, the cheapest first; the first one is always tried.
         seconds: a candidate that would not be done by then is left out, fitting it on all
             examples included.
         seed: seed of the folds and of what is drawn.
         report: called with the candidates done, their number and the name of the current one.
-        store: keeps finished trials.
 
     Raises:
         UserError: no candidate suits the task.

@@ -125,10 +125,7 @@ def save(
     """Write a chosen model to a new folder.
 
     Args:
-        folder: the folder.
         material: the training examples, for their model and task.
-        parts: what was chosen.
-        tuned_on: the form of the examples.
         scores: the scores, for `TuneJob.done`.
 
     Raises:

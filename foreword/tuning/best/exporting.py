@@ -79,7 +79,6 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
     Args:
         chosen: the model, on the CPU.
         out: the folder; it must be absent or empty.
-        int8: whether to write networks of 8 bits too.
 
     Raises:
         UserError: a package is missing, a part cannot be exported, or the loader computes other

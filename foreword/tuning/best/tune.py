@@ -50,7 +50,6 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
 
     Args:
         job: what to learn; its first variant has the strategy.
-        display: shows the progress.
 
     Returns:
         The scores as they are written.

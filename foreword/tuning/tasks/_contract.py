@@ -231,7 +231,6 @@ class Judge(ABC):
         """Return metrics by name, the most telling first.
 
         Args:
-            outputs: (outputs, labels).
             targets: what `Task.targets` returned.
         """
 
@@ -240,9 +239,7 @@ class Judge(ABC):
         """Return by name the outputs for the dev examples that are best without a network.
 
         Args:
-            train: the targets of training.
             dev: the targets of the dev examples, which are not to be read for an answer.
-            labels: the labels.
         """
 
     def confusion(self, outputs: Array, targets: Any) -> Confusion | None:
@@ -285,7 +282,6 @@ class Answers(ABC):
         """Return the Arrow type of each column.
 
         Args:
-            labels: the labels.
             probabilities: whether there is a column for the probability of each label.
             is_pair: whether the examples have second texts.
 
@@ -521,11 +517,6 @@ class Task(Ranged, ABC):
         The windows of a text that `is_continued` have one target. A target may be several numbers,
         (outputs, numbers) each. Scores get what this returns; a task whose scores need more returns
         `Targets` of its own.
-
-        Args:
-            examples: the examples.
-            labels: the labels.
-            encoded: their inputs.
         """
 
     def prepared(self, targets: Any, labels: Labels) -> Task:

@@ -39,9 +39,7 @@ def weights_of(weights: Weights, classes: Array, labels: Sequence[str]) -> tuple
     """Return the weight of each class, `label=weight`, in the order of the labels; () for none.
 
     Args:
-        weights: the setting.
         classes: the class of each output in training, by number, or UNLABELLED.
-        labels: the names of the classes.
 
     Raises:
         UserError: a weight is of no label.
@@ -96,8 +94,6 @@ def require_known(
     """Check that training has all labels of examples.
 
     Args:
-        examples: the examples.
-        labels: the labels of training.
         labels_of: returns the labels of an example, given its label as written.
 
     Raises:

@@ -98,11 +98,7 @@ class AnswerForm:
         return np.concatenate([self.prompted.prompt_prefix, ids, separator]).astype(np.int64)
 
     def start(self, source: Array) -> Start:
-        """Return what an answer begins with.
-
-        Args:
-            source: the text with its special tokens.
-        """
+        """Return what an answer begins with."""
         none = source[:0]
         return Start(source, none) if self.prompted.answers else Start(None, source)
 
@@ -158,7 +154,6 @@ class WritingTask(Task):
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,).
-            numbers: the numbers of the examples.
         """
         total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))
