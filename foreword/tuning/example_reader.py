@@ -195,11 +195,7 @@ class ExampleReader:
         ), columns
 
     def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
-        """Return examples of one kind, such as those to score alone.
-
-        Raises:
-            UserError: as `read`.
-        """
+        """Return examples of one kind, such as those to score alone."""
         self._require_fitting(sources)
         return self._read(sources)
 

@@ -69,11 +69,7 @@ class TunedOn:
         return LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
 
     def require_form(self, *, is_pair: bool) -> None:
-        """Check that there are second texts if and only if training had them.
-
-        Raises:
-            UserError: there are none, or there should be none.
-        """
+        """Raise UserError unless there are second texts if and only if training had them."""
         if self.is_pair is not None and self.is_pair != is_pair:
             raise UserError(
                 "this model was tuned on pairs; the second texts are missing (--pair, pairs=)"

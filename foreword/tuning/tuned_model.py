@@ -141,11 +141,7 @@ class TunedWriter(LoadedModel):
         return [str(next(answers)[PREDICTION]) if known else None for known in has_text]
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
-        """Refuse: the model has no head whose outputs it could return.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise UserError: the model has no head whose outputs it could return."""
         raise UserError("this model was tuned to answer in text; use `predict`")
 
     @property
@@ -159,11 +155,7 @@ class TunedWriter(LoadedModel):
         return self.template.length
 
     def at_threshold(self, threshold: float) -> NoReturn:
-        """Refuse: a text has no probability.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise UserError: a text has no probability."""
         raise UserError("--threshold: this model was tuned to answer in text")
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:

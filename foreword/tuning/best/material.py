@@ -103,11 +103,7 @@ class Material:
         return fit_linear(x, self.targets, self.form, len(self.labels), inverse_penalties)
 
     def require_labels(self) -> None:
-        """Check that the labels are those of training.
-
-        Raises:
-            UserError: one is not.
-        """
+        """Raise UserError unless the labels are those of training."""
         assert self.judged is not None
 
     @cached_property

@@ -100,16 +100,7 @@ def _save(folder: Path, run: _Run, tuned_on: TunedOn, content: Mapping[str, Any]
 
 
 class _Run:
-    """What was chosen with a seed, and what it answers.
-
-    Args:
-        material: the training examples.
-        trials: the candidates that were tried.
-        parts: what was chosen.
-        counting: the best candidate that counts alone; None if there is none.
-        dev: the examples to score.
-        extra: more examples to score, by name.
-    """
+    """What was chosen with a seed, and what it answers."""
 
     def __init__(
         self,

@@ -117,11 +117,7 @@ class ConditionalRandomField(Learner):
 
 
 class _Chain:
-    """Sentences as chains, those of about one length together.
-
-    Args:
-        edges: where the words of each sentence begin, and where the last ones end.
-    """
+    """Sentences as chains, those of about one length together."""
 
     def __init__(self, edges: Array) -> None:
         self.edges = edges

@@ -134,7 +134,7 @@ class RowReader:
     Attributes:
         read: returns the example of a row, without a label if it has none; None if the row has no
             text. It takes the values by column, which columns hold what, and where the row came
-            from, for messages.
+            from, for the UserError of one that is broken.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
         takes_texts: whether examples are texts or pairs of texts as they stand in a table, so that
@@ -395,11 +395,7 @@ class LabelAnswers(Answers):
         return calibration_error(self.shares(outputs), targets)
 
     def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
-        """Return the threshold of the second label.
-
-        Raises:
-            UserError: there are more than two labels.
-        """
+        """Return the threshold of the second label."""
         if len(labels) != 2:
             raise UserError(
                 "--threshold: is for two labels, or several labels a text; here are "
@@ -501,6 +497,9 @@ class Task(Ranged, ABC):
         - the answers that a model may write (`text_to_text`).
 
         By default (): the outputs have no names.
+
+        Raises:
+            UserError: the training examples are too few or of another sort.
         """
         return ()
 
@@ -508,7 +507,11 @@ class Task(Ranged, ABC):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return each example as ids, in one input or several."""
+        """Return each example as ids, in one input or several.
+
+        Raises:
+            UserError: an example does not fit the others or the model, or has no token.
+        """
 
     @abstractmethod
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
@@ -517,6 +520,9 @@ class Task(Ranged, ABC):
         The windows of a text that `is_continued` have one target. A target may be several numbers,
         (outputs, numbers) each. Scores get what this returns; a task whose scores need more returns
         `Targets` of its own.
+
+        Raises:
+            UserError: a label is not in `labels`.
         """
 
     def prepared(self, targets: Any, labels: Labels) -> Task:

@@ -129,11 +129,7 @@ class PooledTask(HeadedTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Iterator[EncodedExample]:
-        """Yield each text or pair in the template, in windows if it is long, one output each.
-
-        Raises:
-            UserError: some examples are pairs and some are not, or the model has no such state.
-        """
+        """Yield each text or pair in the template, in windows if it is long, one output each."""
         are_pairs = any(example.pair is not None for example in examples)
         for chunk in batched(examples):
             firsts = tokenizer.encode_batch([example.text for example in chunk])

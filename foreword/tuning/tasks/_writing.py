@@ -44,21 +44,13 @@ class AnswerForm:
 
     @classmethod
     def of(cls, prompted: TrainedModel, template: InputTemplate) -> AnswerForm:
-        """Return the form of a model.
-
-        Raises:
-            UserError: it writes no text.
-        """
+        """Return the form of a model, which has to write text."""
         cls.require_writer(prompted, is_causal=template.is_causal)
         return cls(prompted, template)
 
     @staticmethod
     def require_writer(prompted: TrainedModel, *, is_causal: bool = True) -> None:
-        """Check that a model writes text; `is_causal` is its input template's.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Raise UserError unless a model writes text; `is_causal` is its input template's."""
         if prompted.unmasks:
             raise UserError(
                 f"{prompted.name}: --task text_to_text, chat and prefer do not train models of "

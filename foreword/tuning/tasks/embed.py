@@ -219,11 +219,7 @@ class Embed(Task):
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
     ) -> PairTargets:
-        """Return the score of each pair, and which texts are equal.
-
-        Raises:
-            UserError: one is not a pair, or a score is not a number.
-        """
+        """Return the score of each pair, and which texts are equal."""
         for example in examples:
             if example.pair is None:
                 raise UserError(f"{example.source}: has no second text, and dev examples are pairs")

@@ -131,11 +131,7 @@ class Multilabel(PooledTask):
         return SetAnswers(self.temperature, self.thresholds)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the labels of the training examples, sorted.
-
-        Raises:
-            UserError: no example has one, or there is not a threshold for each.
-        """
+        """Return the labels of the training examples, sorted."""
         labels = tuple(sorted({label for e in train for label in labels_of(e.label)}))
         if not labels:
             raise UserError("the training examples need labels; no text has one")
@@ -147,11 +143,7 @@ class Multilabel(PooledTask):
         return labels
 
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
-        """Return 1 for each label that an example has and 0 else, (examples, 1, labels) float32.
-
-        Raises:
-            UserError: a label is not in `labels`.
-        """
+        """Return 1 for each label that an example has and 0 else, (examples, 1, labels) float32."""
         require_known(examples, labels, labels_of)
         number = {label: n for n, label in enumerate(labels)}
         targets = np.zeros((len(examples), 1, len(labels)), np.float32)

@@ -68,9 +68,6 @@ def read_question(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
 
     An answer that is a few characters beside its offset, or differs in its white space, is put
     right; one that is elsewhere is scored but not trained on.
-
-    Raises:
-        UserError: the question is empty, or no answer is in the passage near its offset.
     """
     context = text_of(row.get(columns.text), source)
     question = text_of(row.get(columns.pair), source).strip()
@@ -204,11 +201,7 @@ class Span(HeadedTask):
         return SpanAnswers(self.max_answer, self.threshold)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the names of both outputs, and NO_ANSWER if a question has no answer.
-
-        Raises:
-            UserError: no question has an answer.
-        """
+        """Return the names of both outputs, and NO_ANSWER if a question has no answer."""
         if all(example.label == "[]" for example in train):
             raise UserError("the training examples need answers; no question has one")
         has_none = any(example.label == "[]" for example in train)
@@ -232,11 +225,7 @@ class Span(HeadedTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Iterator[EncodedExample]:
-        """Yield each question with its passage, in windows if it is long.
-
-        Raises:
-            UserError: a passage has no token.
-        """
+        """Yield each question with its passage, in windows if it is long."""
         for chunk in batched(examples):
             questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
             for example, question in zip(chunk, questions, strict=True):

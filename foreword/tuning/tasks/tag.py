@@ -63,9 +63,6 @@ def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     """Return the sentence of a row, whose cells are lists, or texts split at spaces.
 
     A text stays beside its words, so that answers tell where in it they are.
-
-    Raises:
-        UserError: the labels do not fit the words, or a word is empty.
     """
     words = _items(row.get(columns.text), source)
     if not words:
@@ -282,11 +279,7 @@ class Tag(HeadedTask):
         return replace(super().needs, reads_tokens=True)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the labels of the training examples, sorted.
-
-        Raises:
-            UserError: there are fewer than two.
-        """
+        """Return the labels of the training examples, sorted."""
         labels = tuple(sorted({tag for example in train for tag in _tags(example) if tag}))
         if len(labels) < 2:
             what = f"every word has '{labels[0]}'" if labels else "no word has one"
@@ -296,11 +289,7 @@ class Tag(HeadedTask):
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
     ) -> TagTargets:
-        """Return the targets of each window.
-
-        Raises:
-            UserError: a label is not in `labels`.
-        """
+        """Return the targets of each window."""
         number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
         flat: list[int] = []
         for example in examples:
@@ -319,11 +308,7 @@ class Tag(HeadedTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Iterator[EncodedExample]:
-        """Yield each sentence, pooled at the first piece of each word, in windows if it is long.
-
-        Raises:
-            UserError: a word has no piece, and the tokenizer has no unknown token.
-        """
+        """Yield each sentence, pooled at the first piece of each word, in windows if it is long."""
         for chunk in batched(examples):
             forms = list(dict.fromkeys(form for example in chunk for form in _forms(example.text)))
             pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))

@@ -45,11 +45,7 @@ UNANSWERABLE = "unanswerable"  # written where the passage holds no answer
 
 
 def read_texts(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the example of a row, its sentences and its right answers joined.
-
-    Raises:
-        UserError: an answer, or what the row has for a text, is neither text nor a number.
-    """
+    """Return the example of a row, its sentences and its right answers joined."""
     text, label = row.get(columns.text), row.get(columns.label)
     joined = dict(row)
     if isinstance(text, LIST):
@@ -135,9 +131,6 @@ class TextToText(WritingTask):
         """Return the labels of the training examples, sorted; "" is that of no answer.
 
         If the model may write any answer, "" alone is a label.
-
-        Raises:
-            UserError: what the metric requires is not installed.
         """
         require(self.metric)
         if self.judge.writes:
@@ -148,11 +141,7 @@ class TextToText(WritingTask):
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Iterator[EncodedExample]:
-        """Yield each source and answer as plain ids; `AnswerExamples` adds special tokens.
-
-        Raises:
-            UserError: an answer has no token.
-        """
+        """Yield each source and answer as plain ids; `AnswerExamples` adds special tokens."""
         for chunk in batched(examples):
             sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
             answers = tokenizer.encode_batch(
