@@ -36,7 +36,6 @@ class BagOfWords(NamedTuple):
     """The scores of the baseline.
 
     Attributes:
-        row: its scores.
         correct: whether it answered each of `test` correctly, (examples,) float64; None unless the
             mean is the accuracy.
     """

@@ -139,7 +139,6 @@ class ExampleReader:
     """Reads examples from files and tables.
 
     Args:
-        task: reads the examples.
         reads: which columns hold what, the task prefix of each file or table, or none, and how many
             rows may be wrong.
 

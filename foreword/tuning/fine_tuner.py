@@ -36,7 +36,6 @@ class SeedResult(NamedTuple):
     """The result of fine-tuning with one seed.
 
     Attributes:
-        curve: the scores of each epoch.
         final: the scores of the epoch that was kept, with the scores on extra examples; none, and
             `diverged` in `about`, if training stopped.
         task: the task with what that epoch's outputs chose.

@@ -23,9 +23,6 @@ class Margin:
     """How much more often one way of answering is correct than another.
 
     Attributes:
-        name: the first.
-        over: the second.
-        difference: difference of their accuracies.
         low: lower end of the 95 % interval.
         high: upper end.
         seeds: seeds of the first; with one, the interval is over examples alone.

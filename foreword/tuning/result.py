@@ -40,9 +40,6 @@ class TuneResult:
     """The result of fine-tuning.
 
     Attributes:
-        task: the task.
-        labels: the labels, in the order of the head's outputs.
-        template: the input template.
         recipe: the recipe of pretraining.
         tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
         network: the network of the first variant's first seed, on the CPU: its scores are those of

@@ -65,10 +65,7 @@ class Trainings:
     """Trains each draw of examples with the settings of each variant.
 
     Args:
-        trained: the pretrained model.
         job: whose finished seeds are kept until all are done.
-        data: the examples of all trainings.
-        listeners: who is told.
     """
 
     def __init__(

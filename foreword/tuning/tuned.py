@@ -95,10 +95,7 @@ class Tuned:
     """The task of a tuned model, as `labels.json` in its folder holds it.
 
     Attributes:
-        task: the task.
         labels: the labels, in the order of the head's outputs.
-        template: the input template.
-        tuned_on: the form of the training examples.
     """
 
     task: Task

@@ -51,10 +51,6 @@ class WindowPooling(nn.Module):
     They are reduced to their mean, to their greatest value in each dimension (`max`), or to their
     mean with weights softmax(w . state) (`attention`), with w = 0 at first, which is the mean. The
     state of a single window stays as it is, bit for bit.
-
-    Args:
-        how: the reduction.
-        width: the states' width.
     """
 
     def __init__(self, how: Windows, width: int) -> None:

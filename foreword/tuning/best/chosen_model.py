@@ -42,10 +42,7 @@ class ChosenModel(Predictor):
     """The average of candidates that cross-validation chose.
 
     Attributes:
-        parts: what it averages.
         material: no examples; the model and the task that the parts read examples with.
-        source: the folder it was read from.
-        tuned_on: the form of its training examples.
     """
 
     parts: Sequence[ChosenPart]

@@ -71,9 +71,6 @@ class Counts:
     """The features of texts: weighted counts.
 
     Attributes:
-        grams: what is counted.
-        longest: the longest n-gram.
-        weighting: how counts are weighted.
         vocabulary: the n-grams that have a column.
         scale: the weight of each column; of log-count ratios one for each class, (classes,
             columns).
@@ -163,7 +160,6 @@ class FittedCounts(Fitted):
     """A linear model of weighted counts.
 
     Attributes:
-        counts: the features.
         linear: the model; None for texts to compare, whose vectors are the hashed counts.
     """
 
@@ -217,8 +213,6 @@ class CountsLearner(Learner):
     """A linear model of weighted counts.
 
     Attributes:
-        grams: what is counted.
-        weighting: how counts are weighted.
         inverse_penalties: scikit-learn's C, to choose from.
         longest: the longest n-gram.
     """

@@ -37,11 +37,7 @@ class Material:
 
     Attributes:
         trained: the pretrained model, with the tokens that the task adds.
-        task: the task.
         labels: its labels, in the order of the outputs.
-        template: the input template.
-        examples: the examples.
-        settings: the settings of fine-tuning.
         tick: called now and then while features are computed.
         whole: the examples of which these are a part, and which of them; None if they are all.
     """

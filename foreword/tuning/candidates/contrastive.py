@@ -34,7 +34,6 @@ class FittedPairs(Fitted):
 
     Attributes:
         network: gives a vector of each text.
-        linear: the model of these vectors.
     """
 
     network: FittedNetwork

@@ -33,7 +33,6 @@ class FittedNetwork(Fitted):
     """A fine-tuned network.
 
     Attributes:
-        tuned: the network, to predict with.
         result: the result of fine-tuning it; None if it was read.
     """
 

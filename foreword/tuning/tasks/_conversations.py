@@ -41,11 +41,9 @@ class ChatTokens:
     """The tokens of conversations.
 
     Attributes:
-        tokenizer: cuts texts.
         bos: before a conversation, none or one.
         end: after each message in a decoder.
         roles: before the messages of each role.
-        length: the most tokens of a conversation.
     """
 
     tokenizer: Tokenizer

@@ -33,10 +33,6 @@ class AnswerForm:
     A model with a source has that of pretraining; its template's length is that of the source. A
     decoder reads text and answer in one row, of at most the template's length, which begins as the
     prompts that it continues.
-
-    Attributes:
-        prompted: the model.
-        template: the input template.
     """
 
     prompted: TrainedModel

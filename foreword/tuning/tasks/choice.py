@@ -56,16 +56,6 @@ def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     return [(first, option) for option in question.options]
 
 
-def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
-    """Return a pair of context and question, and the option, for each option."""
-    return [Labelled(first, pair=option) for first, option in _texts_of(example)]
-
-
-def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    logits: Array = result.logits[row].numpy()
-    return logits[:, None]
-
-
 class ChoiceJudge(Judge):
     """Accuracy, beside chance and the longest option; of options that are equal each has a part."""
 
@@ -96,18 +86,12 @@ class ChoiceAnswers(Answers):
         types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
         return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs[:, 0])
-            best = int(shares.argmax())
-            option = question_of(result.example).options[best]
-            row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
-            more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
-            rows.append(row | more)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        shares = softmax(result.outputs[:, 0])
+        best = int(shares.argmax())
+        option = question_of(result.example).options[best]
+        row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
+        return row | ({PROBABILITIES: list(map(shortest, shares))} if probabilities else {})
 
 
 @dataclass(frozen=True)
@@ -133,7 +117,10 @@ class Choice(PooledTask):
     """
 
     reader: ClassVar[RowReader] = RowReader(
-        choice_example, COLUMNS, takes_texts=False, counted=_counted
+        choice_example,
+        COLUMNS,
+        takes_texts=False,
+        counted=lambda example, _: [Labelled(a, pair=b) for a, b in _texts_of(example)],
     )
     exports: ClassVar[Exports] = Exports(
         "MultipleChoice",
@@ -141,7 +128,7 @@ class Choice(PooledTask):
         cuts_texts=False,
         example=_example_of_texts,
         texts=_texts_of,
-        outputs=_outputs_there,
+        outputs=lambda result, row, encoded, before: result.logits[row].numpy()[:, None],
         pipeline_tag="multiple-choice",
     )
     judge: ClassVar[Judge] = ChoiceJudge()

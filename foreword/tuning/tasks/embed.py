@@ -65,11 +65,6 @@ def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
     return LabelledTexts.of(example._replace(pair=example.text) for example in train)
 
 
-def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
-    """Return each text."""
-    return [Labelled(text) for text in texts_of(example)]
-
-
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
     states = result.last_hidden_state[row].numpy()[before + encoded.pooled_positions]
     outputs: Array = states.mean(axis=0, keepdims=True)
@@ -114,20 +109,11 @@ class VectorAnswers(Answers):
             raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
         return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            vectors = _normalised(result.outputs)
-            is_pair = len(vectors) > 1
-            answer = (
-                shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
-                if is_pair
-                else list(map(shortest, result.outputs[0]))
-            )
-            rows.append({PREDICTION: answer})
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        if len(result.outputs) == 1:
+            return {PREDICTION: list(map(shortest, result.outputs[0]))}
+        first, second = _normalised(result.outputs)
+        return {PREDICTION: shortest(np.clip(first @ second, -1, 1))}  # rounded, it may exceed 1
 
 
 @dataclass(frozen=True)
@@ -175,7 +161,7 @@ class Embed(Task):
         ),
         compares_texts=True,
         to_train=_pairs,
-        counted=_counted,
+        counted=lambda example, _: [Labelled(text) for text in texts_of(example)],
     )
     exports: ClassVar[Exports] = Exports(
         "TextEncoding",

@@ -135,11 +135,6 @@ def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
     return rows
 
 
-def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    """Return the question and the passage."""
-    return [(example.pair or "", example.text)]
-
-
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
     both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
     outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
@@ -177,7 +172,7 @@ class Span(HeadedTask):
     exports: ClassVar[Exports] = Exports(
         "QuestionAnswering",
         cuts_texts=False,
-        texts=_texts_of,
+        texts=lambda example: [(example.pair or "", example.text)],
         outputs=_outputs_there,
         outputs_named=("start_logits", "end_logits"),
         pipeline_tag="question-answering",
@@ -335,31 +330,25 @@ class SpanAnswers(Answers):
         types = {PREDICTION: pa.string(), **PLACE, PROBABILITY: pa.float32()}
         return {**types, BEST: BEST_TYPE} if probabilities else types
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the answer to each question; with `probabilities` the best ones too."""
-        rows = []
-        for result in results:
-            best = _best_spans(result, self.max_answer, 20)
-            scores = np.array([best.none, *(each.score for each in best.candidates)])
-            shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
-            assert self.threshold is not None
-            is_answered = best.margin <= self.threshold
-            first = best.candidates[0]
-            row: dict[str, Any] = {
-                PREDICTION: first.text if is_answered else "",
-                START: first.start if is_answered else None,
-                END: first.end if is_answered else None,
-                PROBABILITY: shortest(shares[1 if is_answered else 0]),
-            }
-            if probabilities:
-                row[BEST] = [
-                    {"text": e.text, START: e.start, END: e.end, PROBABILITY: shortest(share)}
-                    for e, share in zip(best.candidates, shares[1:], strict=True)
-                ]
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        """Return the answer to a question; with `probabilities` the best ones too."""
+        best = _best_spans(result, self.max_answer, 20)
+        scores = np.array([best.none, *(each.score for each in best.candidates)])
+        shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
+        assert self.threshold is not None
+        first = best.candidates[0]
+        row: dict[str, Any] = {
+            PREDICTION: first.text, START: first.start, END: first.end,
+            PROBABILITY: shortest(shares[1]),
+        }  # fmt: skip
+        if best.margin > self.threshold:
+            row = {PREDICTION: "", START: None, END: None, PROBABILITY: shortest(shares[0])}
+        if probabilities:
+            row[BEST] = [
+                {"text": e.text, START: e.start, END: e.end, PROBABILITY: shortest(share)}
+                for e, share in zip(best.candidates, shares[1:], strict=True)
+            ]
+        return row
 
 
 class SpanCandidate(NamedTuple):

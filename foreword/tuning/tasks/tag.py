@@ -89,16 +89,6 @@ def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     return Labelled(text, SPACED.join(tags) if any(tags) else "", whole, source)
 
 
-def _example_of_texts(text: str, pair: str | None) -> Labelled:
-    """Return a sentence of the words between spaces."""
-    return Labelled(SPACED.join(text.split()))
-
-
-def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    """Return the sentence as it is written."""
-    return [("".join(_forms(example.text)),)]
-
-
 def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
     """Return for each word what taggers without a network read: it, its affixes and neighbours."""
     words = [form.strip() or form for form in _forms(example.text)]
@@ -184,23 +174,17 @@ class TagAnswers(Answers):
         places |= {ENTITIES: ENTITY_TYPE} if are_entity_labels(labels) else {}
         return {PREDICTION: pa.list_(pa.string()), **numbers, **places}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs, axis=1)
-            row = {
-                PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
-                PROBABILITY: [shortest(share) for share in shares.max(axis=1)],
-            }
-            if probabilities:
-                columns = zip(probability_columns(labels), shares.T, strict=True)
-                row |= {name: [shortest(share) for share in column] for name, column in columns}
-            if (text := result.example.pair) is not None:
-                row |= _places(text, row[PREDICTION], labels)
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        shares = softmax(result.outputs, axis=1)
+        row = {
+            PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
+            PROBABILITY: list(map(shortest, shares.max(axis=1))),
+        }
+        if probabilities:
+            columns = zip(probability_columns(labels), shares.T, strict=True)
+            row |= {name: list(map(shortest, column)) for name, column in columns}
+        text = result.example.pair
+        return row if text is None else row | _places(text, row[PREDICTION], labels)
 
 
 def _places(text: str, tags: Sequence[str], labels: Labels) -> dict[str, list[Any]]:
@@ -256,8 +240,8 @@ class Tag(HeadedTask):
         "the label of a word is that of its first token: pipeline(..., "
         'aggregation_strategy="first")',
         cuts_texts=False,
-        example=_example_of_texts,
-        texts=_texts_of,
+        example=lambda text, pair: Labelled(SPACED.join(text.split())),
+        texts=lambda example: [("".join(_forms(example.text)),)],
         outputs=_outputs_there,
         pipeline_tag="token-classification",
     )
