@@ -19,7 +19,6 @@ class CellScores:
     """The scores of a cell on a task.
 
     Attributes:
-        label: label of the cell.
         points: (mean, half the interval's width), pretrained and from scratch; nan if missing.
         colour: name of a colour of the page; "" for the next of the cells' colours.
     """
@@ -40,10 +39,8 @@ def plot_scores(
 
     Args:
         cells: the scores of each cell, a row each, from the top.
-        x_label: label of the axis.
         title: text for screen readers.
         level: score of the chance baseline, a dashed line; nan for none.
-        size: size of the plot.
     """
     labels = [textwrap.fill(cell.label, LABEL_WIDTH[size]) for cell in cells]
     lines = sum(max(2, 1 + label.count("\n")) for label in labels)
@@ -83,11 +80,8 @@ def plot_columns(
     """Return an `<svg>` of vertical bars with their values above them.
 
     Args:
-        labels: label of each bar.
         values: height of each bar, from 0; nan leaves a gap.
-        x_label: label of the axis.
         title: text for screen readers.
-        size: size of the plot.
     """
     with canvas(size, 2.4, title) as (figure, axes):
         heights = [0.0 if math.isnan(value) else value for value in values]

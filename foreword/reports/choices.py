@@ -70,10 +70,6 @@ def write_choices(
     """Write `choices.html` and `choices.csv`.
 
     Args:
-        out: the folder.
-        name: of the grid.
-        found: the choice of each budget.
-        unit: of the loss.
         lines: whether winners stay, and what a reader should know.
     """
     records = [

@@ -39,7 +39,6 @@ def write_page(report: Report, path: Path) -> None:
 
     Args:
         report: the content of `clean.json`.
-        path: the page.
 
     Raises:
         UserError: it cannot be written.

@@ -38,7 +38,6 @@ def write_comparison(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write a comparison's report.
 
     Args:
-        folder: folder of the comparison.
         out: path of the page; default: `report.html` in the folder.
 
     Returns:
@@ -64,7 +63,6 @@ def body(name: str, results: Mapping[str, Any]) -> str:
     """Return the content of the page.
 
     Args:
-        name: name of the comparison.
         results: content of `results.json`.
     """
     grid = results["grid"]

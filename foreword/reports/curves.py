@@ -54,10 +54,7 @@ def plot_curves(
 
     Args:
         lines: at least one, with at least one finite value.
-        x_label: label of the axis.
         title: text for screen readers.
-        size: size of the plot.
-        is_log: whether the x axis is logarithmic.
     """
     with canvas(size, HEIGHTS[size], title) as (figure, axes):
         # The curves and the axes.

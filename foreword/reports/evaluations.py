@@ -28,7 +28,6 @@ def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True
     """Return an evaluation as a table with its plots and notes.
 
     Args:
-        evaluation: the evaluation.
         says_meaning: whether to begin with what the figures mean.
     """
     task = evaluation.task if evaluation.task and evaluation.task != evaluation.name else ""

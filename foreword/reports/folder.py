@@ -40,10 +40,7 @@ class SavedEvaluation:
     """A file of `evaluations/`: a named table.
 
     Attributes:
-        name: name of the evaluation.
         title: heading for people; "" to use the name.
-        task: what was measured.
-        command: command that measured it.
         rows: flat records; their keys are the columns.
         notes: remarks on the figures, a line each.
         pictures: plots named after the file: `NAME.png`, `NAME-line-3.png`.
@@ -65,9 +62,7 @@ class RunFolder:
     """The content of a run folder.
 
     Attributes:
-        path: path of the folder.
         recipe: the recipe as a table.
-        recipe_text: text of `recipe.toml`.
         provenance: content of `run.json`.
         train: records of training, in order.
         heldout: records of the held-out loss, in order.

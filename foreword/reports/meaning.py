@@ -91,7 +91,6 @@ def score_sentence(rows: Sequence[Record], metric: str) -> str:
 
     Args:
         rows: a row per variant and per baseline.
-        metric: the score.
     """
     pretrained = _variant(rows, PRETRAINED, metric)
     if pretrained is None:
@@ -115,7 +114,6 @@ def pretraining_gain(
 
     Args:
         rows: a row per variant and per baseline.
-        metric: the score.
         dev: number of examples scored; 0 if unknown.
         margins: margins of accuracies, as `foreword.tuning.margins` returns them.
     """

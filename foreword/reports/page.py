@@ -33,7 +33,6 @@ def write_page(run: str | Path, out: str | Path | None = None) -> Path:
     """Write a run's report.
 
     Args:
-        run: a run folder.
         out: path of the page; default: `report.html` in the run folder.
 
     Returns:

@@ -64,10 +64,6 @@ def write_plateaus(
     """Write `plateaus.html` and `plateaus.csv`.
 
     Args:
-        out: the folder.
-        source: what was read.
-        found: the plateaus.
-        title: of the table.
         lines: the trends, and what a reader should know.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -151,9 +151,6 @@ def write_laws(
     """Write the page, the tables and the files of the laws.
 
     Args:
-        out: the folder.
-        name: of the table.
-        fits: of each family.
         about: unit of the loss, text and machine.
 
     Returns:

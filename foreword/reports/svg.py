@@ -61,7 +61,6 @@ def canvas(size: Size, height: float, salt: str) -> Iterator[tuple[Figure, Any]]
     """Yield a figure with a transparent background, and its axes, in the page's style.
 
     Args:
-        size: size of the plot.
         height: in inches.
         salt: text by which the ids of this plot differ from those of others on the page.
     """
@@ -77,7 +76,6 @@ def to_svg(figure: Figure, title: str) -> str:
     """Return the `<svg>` element alone, in the page's colours, at its natural size.
 
     Args:
-        figure: the plot.
         title: escaped text for screen readers.
     """
     svg = figures.render(figure, "svg").data.decode("utf-8")

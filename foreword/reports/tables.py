@@ -20,7 +20,6 @@ class Table:
     """A table as text.
 
     Attributes:
-        columns: names of the columns.
         rows: the cells of each row, one per column.
         is_number: which columns hold numbers, aligned to the right and never wrapped.
     """

@@ -29,10 +29,6 @@ def curves(evaluation: SavedEvaluation, metric: str) -> str:
     """Return plots of the score and of the training loss by epoch; "" for a single epoch.
 
     Each seed is a faint line, their mean a line with dots.
-
-    Args:
-        evaluation: the scores of fine-tuning.
-        metric: the score.
     """
     epochs = evaluation.content.get("epochs")
     rows = [row for row in epochs if isinstance(row, dict)] if isinstance(epochs, list) else []
@@ -110,10 +106,8 @@ def plot_confusion(
     """Return an `<svg>` of a confusion matrix: a row per label, with shares of the row.
 
     Args:
-        labels: the labels.
         counts: how often each label (row) got each answer (column).
         title: text for screen readers.
-        size: size of the plot.
     """
     many = len(labels)
     names = [_short(label, LONGEST_LABEL[size]) for label in labels]

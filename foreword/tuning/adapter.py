@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.interop import exporting, files
+from foreword.interop.formats._contract import ExchangeResult
 from foreword.interop.hf_config import FILE as HF_CONFIG
 from foreword.runs.run_folder import is_run, open_run
 from foreword.tuning import exporting as tuned_exporting
@@ -36,11 +37,10 @@ LAYER = re.compile(r"\.\d+\.")  # in the names of what is in a layer
 ROUNDING = 1e-6  # relative to the matrix, of what a sum in float32 loses
 
 
-def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
+def export(tuned: Path, base: Path, out: Path, family: str = "") -> ExchangeResult:
     """Write the change of a model tuned by `lora` as the folder `out`.
 
     Args:
-        base: the run that it was tuned from.
         out: the folder; it must be absent or empty.
         family: the family of both; default: the one that fits.
 
@@ -66,7 +66,14 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> Change:
         with atomic.folder(out) as part:
             shutil.copytree(tuned_out, part, dirs_exist_ok=True)
             change.write(part, fan_in_fan_out=model_type in TRANSPOSED)
-    return change
+    grown = f"the vocabulary has grown: resize_token_embeddings({change.tokens}) first"
+    facts = {
+        "folder": str(out),
+        "rank": change.rank,
+        "matrices": len(change.factors),
+        "saved whole": ", ".join(change.whole) or None,
+    }
+    return ExchangeResult(facts, () if change.tokens is None else (grown,))
 
 
 @dataclass(frozen=True)

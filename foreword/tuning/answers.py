@@ -16,6 +16,7 @@ from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.sampling import GREEDY
+from foreword.evaluation.starts import Start
 from foreword.layouts.decoder import join
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.heads import TokenHead
@@ -39,10 +40,6 @@ class AnswerNetwork(Network):
 
     Its outputs are the likeliest tokens, one for each position of an answer, and the nats of the
     right ones: the logits of every dev example would not fit in memory.
-
-    Args:
-        backbone: the pretrained backbone.
-        head: the output layer of pretraining.
     """
 
     def __init__(self, backbone: NeuralBackbone, head: TokenHead) -> None:
@@ -107,9 +104,6 @@ class AnswerExamples(PackedExamples):
             each token than itself, of (tokens, columns); for a task that `writes`,
             `WrittenTargets`.
         template: the input template, to whose length `AnswerForm` cuts.
-        prompted: the model that they are for.
-        auxiliary: 0, since there is no auxiliary loss. See `PackedExamples`.
-        loss_unit: see `PackedExamples`.
     """
 
     encoded: Sequence[EncodedExample]
@@ -206,15 +200,32 @@ class AnswerExamples(PackedExamples):
         prompted = replace(self.prompted, model=model, device=device, dtype=torch.float32)
         form = AnswerForm(prompted, self.template)
         starts = [form.start(form.cut(example.ids, most)) for example in self.encoded]
-        texts = []
-        for first in range(0, len(starts), WRITTEN_AT_ONCE):
-            part = starts[first : first + WRITTEN_AT_ONCE]
-            with evaluation_mode(network):
-                new = decode(prompted, part, replace(GREEDY, tokens=most), stops_of(prompted))
-            texts += [text_of(prompted, s, n.ids).strip() for s, n in zip(part, new, strict=True)]
-            if done is not None:
-                done(np.arange(first, first + len(part)))
+        with evaluation_mode(network):
+            texts = written_answers(prompted, starts, most, done or (lambda numbers: None))
         return np.asarray(texts, dtype=object)
+
+
+def written_answers(
+    prompted: TrainedModel, starts: Sequence[Start], most: int, done: Callable[[Array], None]
+) -> list[str]:
+    """Return the likeliest text after each start, of at most `most` tokens.
+
+    Texts of similar length are written together, so the order of many does not matter.
+
+    Args:
+        done: called with the numbers of starts as they are answered.
+    """
+    sizes = [len(start.target if start.source is None else start.source) for start in starts]
+    order = np.argsort(sizes, kind="stable")
+    texts = [""] * len(starts)
+    greedy, stops = replace(GREEDY, tokens=most), stops_of(prompted)
+    for begin in range(0, len(order), WRITTEN_AT_ONCE):
+        chunk = order[begin : begin + WRITTEN_AT_ONCE]
+        outputs = decode(prompted, [starts[n] for n in chunk], greedy, stops)
+        for n, new in zip(chunk, outputs, strict=True):
+            texts[n] = text_of(prompted, starts[n], new.ids).strip()
+        done(chunk)
+    return texts
 
 
 def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:

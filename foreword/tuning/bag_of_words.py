@@ -36,7 +36,6 @@ class BagOfWords(NamedTuple):
     """The scores of the baseline.
 
     Attributes:
-        row: its scores.
         correct: whether it answered each of `test` correctly, (examples,) float64; None unless the
             mean is the accuracy.
     """
@@ -56,9 +55,6 @@ def bags_of_words(
     None is returned if the texts have no words.
 
     Args:
-        task: the task, whose labels are classes.
-        drawn: examples to learn from.
-        test: examples to score.
         further: more examples to score, by the name that their scores begin with.
     """
     draws = drawn.numbers if len(drawn.numbers[0]) < drawn.total else drawn.numbers[:1]
@@ -83,9 +79,6 @@ def bag_of_words(
     by cross-validation, unless they are very many, or a label has fewer examples than folds.
 
     Args:
-        task: the task, whose labels are classes.
-        train: examples to learn from.
-        test: examples to score.
         further: more examples to score, by the name that their scores begin with.
     """
     labels = task.labels(train)

@@ -34,7 +34,6 @@ def compared_scores(
         models: fine-tuned models of one task, by name.
         examples: the same examples as each of the models reads them.
         skipped: the number of rows that are no examples, for the notes.
-        stage: receives the name of each stage, and its progress.
 
     Raises:
         UserError: the models have different scores.

@@ -65,10 +65,7 @@ def draw(examples: Sequence[Labelled], count: int | None, seeds: int, task: Task
     More seeds, or more examples of a seed, leave what is drawn as it is, but for the proportions.
 
     Args:
-        examples: all training examples.
         count: number of examples of each seed; None for all of them.
-        seeds: number of seeds.
-        task: whether its labels are classes.
 
     Raises:
         UserError: there are fewer examples, more classes than `count`, or labels that the task
@@ -100,11 +97,6 @@ def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[ScoredS
 
     Examples of one group are in one fold.
 
-    Args:
-        examples: the examples.
-        count: number of folds.
-        task: whether its labels are classes.
-
     Raises:
         UserError: there are fewer examples, or fewer groups, than folds.
     """
@@ -127,8 +119,6 @@ def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> Scored
 
     Args:
         numbers: which examples, (examples,) int64.
-        examples: all examples.
-        task: whether its labels are classes.
     """
     if len(numbers) < HELD_PARTS * HELD_FEWEST:
         return None
@@ -143,11 +133,6 @@ def hold_out(
     """Hold out `count` examples, each label in its proportion; return the others, then these.
 
     Held-out examples whose label no other example has are dropped.
-
-    Args:
-        examples: the examples, more than `count`.
-        count: number of examples to hold out.
-        task: whether its labels are classes.
     """
     groups = _groups(examples, task)
     (numbers,) = _draws(groups, count, [0])

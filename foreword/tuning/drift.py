@@ -54,7 +54,6 @@ class DevLoss:
     Attributes:
         value: mean loss of an example, in nats for classes.
         score: the first metric of the task.
-        metric: its name.
     """
 
     value: float
@@ -67,15 +66,11 @@ class WeightChange:
     """A tuned network, and where it started.
 
     Attributes:
-        name: name of the tuned model.
         network: the tuned network, in evaluation mode; its weights are changed and restored.
-        task: the task.
         examples: labelled examples that losses are measured on.
         start: the weights before the first step; in place of a new head's the tuned ones, since it
             had none of its own to start from.
-        end: the tuned weights.
         is_pretrained: whether it started from pretrained weights.
-        device: the network's.
         random_head: a new head before the first step; empty for a model that answers in text.
     """
 
@@ -99,9 +94,6 @@ def change_of(
     tuned: Predictor | TunedWriter, trained: TrainedModel, dev: Sequence[Labelled], name: str
 ) -> WeightChange:
     """Return the change from a pretrained model, or random weights, to a tuned one.
-
-    Args:
-        trained: the model that it was tuned from; also if from scratch.
 
     Raises:
         UserError: it was not tuned from this model, or the examples do not fit it.

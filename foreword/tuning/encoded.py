@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from functools import wraps
+from typing import Any, ParamSpec, overload
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from foreword.types import Array
 
 RAGGED = ("ids", "segments", "pooled_positions", "answer", "spans")
 FLAGS = ("was_cut", "is_further", "is_continued")
+P = ParamSpec("P")
 MOST_CUT = 0.1  # share of the examples that are cut without a warning
 
 
@@ -116,12 +118,18 @@ class EncodedTexts(Sequence[EncodedExample]):
         )
 
 
-def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
-    """Return where the inputs of each example begin, and where the last ones end, (examples + 1,).
+def in_columns(encode: Callable[P, Iterator[EncodedExample]]) -> Callable[P, EncodedTexts]:
+    """Let the `encode` of a task yield its inputs, which are then kept in columns."""
 
-    Args:
-        encoded: the inputs of all examples.
-    """
+    @wraps(encode)
+    def encoded(*args: P.args, **kwargs: P.kwargs) -> EncodedTexts:
+        return EncodedTexts.of(encode(*args, **kwargs))
+
+    return encoded
+
+
+def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
+    """Return where the inputs of each example begin, and the last ones end, (examples + 1,)."""
     is_first = [not example.is_further for example in encoded]
     return np.append(np.flatnonzero(is_first), len(encoded))
 
@@ -158,8 +166,6 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
     """Return a warning if many examples were cut; None if hardly any was.
 
     Args:
-        cut: their number.
-        examples: the number of all.
         length: the most tokens of an example.
         limit: the most that the model reads; None if it is not known, or has none.
     """

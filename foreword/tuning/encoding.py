@@ -60,15 +60,12 @@ class TuneData:
     Attributes:
         trained: the model, with the tokens that the task adds and the dropout of the settings.
         drawn: the training examples of all seeds.
-        template: the input template.
-        train: the training examples, encoded.
         draws: the trainings that are scored: a seed or a fold each.
         held_out: one more, scored on examples held out of the first seed's, to fit probabilities
             on; None for none.
         whole: one on all examples that is not scored, whose network is saved, after folds; or None.
         extra: more examples to score when training has ended, by name.
         prompted: the model, if the task is answered in text.
-        task: the task.
         added: tokens that the task or the template added to the vocabulary.
     """
 
@@ -130,7 +127,6 @@ def draw_and_encode(
 
     Args:
         variants: settings of fine-tuning; those of examples are the first one's.
-        holds_out: whether examples are held out to fit probabilities on.
 
     Raises:
         UserError: the examples do not fit the task or each other, or the task the model.
@@ -248,7 +244,6 @@ def scoring_examples(
     """Encode examples to be scored, or to be answered in text.
 
     Args:
-        examples: with their labels.
         prompted: the model, if the task is answered in text.
 
     Raises:

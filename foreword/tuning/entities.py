@@ -36,12 +36,7 @@ def entities(labels: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 def entity_scores(
     right: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
 ) -> dict[str, float]:
-    """Return F1, precision and recall of entities; an entity is right if all its words are.
-
-    Args:
-        right: the labels of each sentence.
-        predicted: the labels predicted for it.
-    """
+    """Return F1, precision and recall of entities; an entity is right if all its words are."""
     predicted_count = gold_count = correct = 0
     for gold, labels in zip(right, predicted, strict=True):
         expected, ours = set(entities(gold)), set(entities(labels))

@@ -25,14 +25,10 @@ class ScoreEpochs(Hook):
     """A hook that scores the dev examples after epochs and reports each step.
 
     Args:
-        network: the network that trains.
         settings: how many epochs there are, which are scored, and which one is kept.
         train_parts: chooses by the progress, before each step, what is trained.
         score: returns the scores of an epoch from its number, mean loss and the steps skipped so
             far.
-        step_done: called after each step.
-        scored: called with the scores of each epoch.
-        task: the task, which knows the scores of which the lower one is better.
 
     Attributes:
         curve: the scores of each epoch so far.
@@ -118,9 +114,7 @@ class ExampleBatches:
     """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
 
     Attributes:
-        examples: the training examples.
         numbers: the numbers of the examples to train on, (numbers,) int64.
-        size: examples per step.
         seed: seed of the order.
         device: type of the network's device.
     """

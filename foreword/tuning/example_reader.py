@@ -61,8 +61,6 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     Args:
         examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
             second text)`.
-        name: name of the argument.
-        task: reads the examples.
 
     Raises:
         UserError: it is something else, or an example is.
@@ -141,7 +139,6 @@ class ExampleReader:
     """Reads examples from files and tables.
 
     Args:
-        task: reads the examples.
         reads: which columns hold what, the task prefix of each file or table, or none, and how many
             rows may be wrong.
 
@@ -164,7 +161,6 @@ class ExampleReader:
 
         Args:
             sources: the sources of `train`, `dev`, and perhaps other examples to score at the end.
-            temperature: temperature of the mixture of several tasks.
 
         Raises:
             UserError: a file cannot be read, arguments do not fit the sources, or pairs of texts
@@ -198,11 +194,7 @@ class ExampleReader:
         ), columns
 
     def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
-        """Return examples of one kind, such as those to score alone.
-
-        Raises:
-            UserError: as `read`.
-        """
+        """Return examples of one kind, such as those to score alone."""
         self._require_fitting(sources)
         return self._read(sources)
 

@@ -38,13 +38,9 @@ def write(
     """Write weights, tokenizer and config.
 
     Args:
-        tuned: the model.
         trained: its backbone, as if it still had the heads of pretraining.
-        family: its family.
         weights: the weights by their names in `transformers`.
         table: what the config has besides the backbone.
-        folder: the folder.
-        padding_side: where short texts are padded.
     """
     _, design = family.folders(trained.model, trained.recipe)[""]
     contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
@@ -73,7 +69,6 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
 
     Args:
         out: the folder that `export` wrote.
-        length: the most tokens of a text.
 
     Raises:
         UserError: `transformers` cannot read the folder, or the logits differ beyond rounding.
@@ -173,7 +168,6 @@ def examples(tuned: TunedModel, length: int, lengths: Sequence[int] = SHORT) -> 
     """Return examples made of texts of random tokens, the last one longer than `length`.
 
     Args:
-        length: the most tokens of a text.
         lengths: the tokens of the other texts.
     """
     random, vocab = np.random.default_rng(1), tuned.tokenizer.vocab

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,6 +11,8 @@ from torch import Tensor, nn
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.interop import exporting, tensors
+from foreword.interop.formats._contract import ExchangeResult
+from foreword.interop.formats.hf import unchecked
 from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
@@ -26,24 +27,11 @@ SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER)
 WHOLE = "a text of more than {:,} tokens Foreword reads whole, in windows; there it is cut"
 
 
-@dataclass(frozen=True)
-class ExportedClassifier:
-    """The class that was written, and how its logits compare.
-
-    Attributes:
-        architecture: the class in `transformers`.
-        difference: how far the logits are from those of `transformers`, None if it is not
-            installed; and the greatest logit.
-        notes: remarks for the user, a line each.
-    """
-
-    architecture: str
-    difference: Mapping[str, float | None]
-    notes: tuple[str, ...]
-
-
-def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClassifier:
+def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResult:
     """Write a fine-tuned model as the Hugging Face folder `out`, which exists once it is checked.
+
+    The facts have the class in `transformers`, how far its logits are from ours, None if it is not
+    installed, and the greatest logit.
 
     Args:
         out: the folder; it must be absent or empty.
@@ -62,7 +50,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
         architecture, distance = sentence_export.write(tuned, trained, family, out)
-        return ExportedClassifier(architecture, distance, (SENTENCES, *windows_note(tuned)))
+        return _result(out, architecture, distance, [SENTENCES, *windows_note(tuned)])
     exports = tuned.task.exports
     if exports is None:
         raise UserError(
@@ -94,7 +82,14 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         length = tuned.template.length
         longest = family.differences(design).max_length or length
         difference = check(tuned, part, min(longest, length))
-    return ExportedClassifier(classifier.architecture, difference, _notes(tuned, family, design))
+    return _result(out, classifier.architecture, difference, _notes(tuned, family, design))
+
+
+def _result(
+    out: Path, architecture: str, difference: dict[str, float | None], notes: list[str]
+) -> ExchangeResult:
+    facts = {"folder": str(out), "architecture": architecture, **difference}
+    return ExchangeResult(facts, (*notes, *unchecked(difference)))
 
 
 def _family_with_head(
@@ -216,7 +211,7 @@ def windows_note(tuned: TunedModel) -> list[str]:
     return [WHOLE.format(tuned.template.length)] if is_whole else []
 
 
-def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]:
+def _notes(tuned: TunedModel, family: Family, design: Design) -> list[str]:
     exports = exports_of(tuned)
     notes = [*family.differences(design).notes, *filter(None, [exports.note])]
     if exports.cuts_texts:
@@ -229,4 +224,4 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> tuple[str, ...]
         notes.append("the tokenizer has no padding token: transformers reads one text at a time")
     if exports.problem_type == "regression":
         notes.append('the number is the output: pipeline(..., function_to_apply="none")')
-    return tuple(notes)
+    return notes

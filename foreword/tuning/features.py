@@ -90,8 +90,6 @@ class Features:
         """Compute the features of each example, in evaluation mode and without gradients.
 
         Args:
-            network: the network, whose backbone computes them.
-            dtype: the dtype to compute in.
             done: called after each of `count_chunks(examples)` chunks.
         """
         network.eval()

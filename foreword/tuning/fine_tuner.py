@@ -39,7 +39,6 @@ class SeedResult(NamedTuple):
     """The result of fine-tuning with one seed.
 
     Attributes:
-        curve: the scores of each epoch.
         final: the scores of the epoch that was kept, with the scores on extra examples; none, and
             `diverged` in `about`, if training stopped.
         task: the task with what that epoch's outputs chose.
@@ -137,11 +136,7 @@ class FineTuner:
             self.dev = features(self.draw.dev, SCORING_DTYPE)
 
     def loop(self, scored: Callable[[Scores], None] = lambda scores: None) -> Loop:
-        """Return the loop that trains to the end, and scores the dev examples after each epoch.
-
-        Args:
-            scored: called with the scores of each epoch.
-        """
+        """Return the loop that trains to the end, and scores the dev examples after each epoch."""
         settings = self.settings
         self._epochs = ScoreEpochs(
             self.network,

@@ -31,8 +31,6 @@ def fine_tune(
     """Fine-tune, and write the tuned model and its scores.
 
     Args:
-        job: what to fine-tune, and where its results go.
-        display: shows the progress.
         trackers: receive the scores of each epoch.
 
     Returns:

@@ -70,8 +70,6 @@ def cross_fitted(
 
     Args:
         task: whose answers fit something.
-        held: the outputs of all folds.
-        results: the results of the folds.
 
     Returns:
         The results, and the expected calibration error of all outputs before and after.
@@ -106,8 +104,6 @@ def calibration(
     """Return what was fitted and how it changes the error, as the file of the scores holds it.
 
     Args:
-        fitted: the settings.
-        held: what they were fitted on.
         errors: the expected calibration error before and after, on examples to score.
         on: what `held` are: examples "held out", or all of them in "folds".
     """

@@ -26,8 +26,6 @@ class Examples:
     """The examples of a fine-tuning, and what is known of them.
 
     Attributes:
-        train: examples to train on.
-        dev: examples to score.
         extra: more examples to score when training has ended, by the name of their scores.
         tuned_on: the form of the training examples.
         about: where they came from, as the settings of the scores record it; None for nothing.
@@ -56,14 +54,11 @@ class TuneJob:
     """One fine-tuning, of one variant of settings or of several to compare.
 
     Attributes:
-        task: the task.
-        examples: the examples.
         variants: settings, at least one; `foreword.tuning.run.variants` returns the usual ones.
         rates: peak learning rates to choose from; fewer than two leave nothing to choose.
         chosen_on: what chooses one: a part of `train` that the trials are not trained on, or
             `dev`, as papers did.
         has_words: whether a bag of words stands beside a single variant too.
-        name: name of the results.
         evaluation: file of the scores; None to save none.
         folder: folder of the tuned model; beside it each finished seed is kept until all are done.
     """
@@ -123,12 +118,7 @@ class TuneJob:
 def digest_of(
     trained: TrainedModel, task: Task, tables: Sequence[Mapping[str, Any]], examples: Examples
 ) -> str:
-    """Return a digest of weights, task, settings, examples, and version.
-
-    Args:
-        tables: all settings of fine-tuning.
-        examples: all examples.
-    """
+    """Return a digest of weights, task, settings, examples, and version."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"version {VERSION}".encode())
     digest.update(tensor_files.checksum(trained.folder, "weights").encode())

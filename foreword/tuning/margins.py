@@ -23,9 +23,6 @@ class Margin:
     """How much more often one way of answering is correct than another.
 
     Attributes:
-        name: the first.
-        over: the second.
-        difference: difference of their accuracies.
         low: lower end of the 95 % interval.
         high: upper end.
         seeds: seeds of the first; with one, the interval is over examples alone.
@@ -52,10 +49,8 @@ def margin(name: str, first: Array, over: str, second: Array, *, is_paired: bool
     interval is a little wide rather than narrow.
 
     Args:
-        name: the first.
         first: how far it is correct, (seeds, examples) float64, for at least two examples; nan for
             a seed that diverged.
-        over: the second.
         second: how far that is correct, for the same examples and any number of seeds.
         is_paired: whether equal seeds of both have something in common, the examples to train on.
     """

@@ -25,9 +25,6 @@ def recipe_for(recipe: Recipe, strategy: Strategy) -> Recipe:
 def adapted(trained: TrainedModel, strategy: Strategy, seed: int) -> TrainedModel:
     """Return the model as a strategy tunes it.
 
-    Args:
-        seed: seed of the parameters that it adds.
-
     Raises:
         UserError: the strategy cannot tune such a model.
     """
@@ -47,8 +44,6 @@ def with_settings(trained: TrainedModel, settings: ModelSettings, seed: int) -> 
     """Return the model with other settings, and its own values of the parameters that both have.
 
     Args:
-        trained: the model, which is not changed.
-        settings: the new settings.
         seed: seed of the parameters that only the new model has.
     """
     if settings == trained.recipe.model:

@@ -78,7 +78,6 @@ class Network(nn.Module, ABC):
 
         Args:
             layers: how many of them, from the top.
-            setting: the setting that asks for them, for messages.
 
         Raises:
             UserError: it has fewer layers, or they share their matrices with lower ones.

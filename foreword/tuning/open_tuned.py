@@ -18,7 +18,6 @@ def open_tuned(
     """Load a model that `foreword tune` saved, whatever its task.
 
     Args:
-        folder: the `--out` of `foreword tune`.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:

@@ -30,7 +30,6 @@ def rows_to_predict(
 
     Args:
         data: a file, a table, texts, or pairs of texts in tuples.
-        model: the fine-tuned model.
         chosen: the columns that are named, by field of `Columns`.
         names: the names of all columns, of a file without a header.
 

@@ -29,10 +29,8 @@ class PredictOptions:
     """How rows become examples, and which answers are written.
 
     Attributes:
-        columns: which columns hold the texts.
         bad: judges rows that are wrong, which keep their place without an answer.
         prefix: the task prefix; None for the one of training.
-        probabilities: whether there is a column for the probability of each label.
     """
 
     columns: Columns
@@ -46,10 +44,8 @@ class PredictionCounts:
     """Counts of rows, cut texts and predicted labels.
 
     Attributes:
-        rows: rows read.
         empty: rows without text, which have no prediction.
         empty_sources: the first of them.
-        cut: texts cut to the model's length.
         labels: predictions by label, if the task has labels.
     """
 
@@ -123,7 +119,6 @@ def predict_table(
     """Write each row of a table with the model's answer.
 
     Args:
-        how: how rows become examples.
         write: takes the rows of a window, in order.
         report: called after each batch with the rows done.
 

@@ -148,10 +148,6 @@ class Predictor(ABC):
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.
 
-        Args:
-            probabilities: whether there is a column for the probability of each label.
-            is_pair: whether the examples have second texts.
-
         Raises:
             UserError: the task has no probabilities.
         """

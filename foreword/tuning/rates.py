@@ -33,11 +33,6 @@ def tune_at_best_rate(
     drawn) but for a part, which scores it; the best then trains all seeds on all of them. On `dev`,
     each rate trains all seeds, and the best mean wins.
 
-    Args:
-        job: the fine-tuning, with at least two rates.
-        tune: fine-tunes and scores.
-        stage: shows a stage and returns a callback of its progress.
-
     Raises:
         UserError: there are too few training examples to hold some out.
         TrainingStoppedError: training diverged at every rate.

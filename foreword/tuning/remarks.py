@@ -17,7 +17,6 @@ def remarks_on(
 
     Args:
         content: the scores as in their file.
-        rows: its scores, of each variant and baseline.
         shows_parameters: whether the table has the number of parameters trained.
     """
     count, first = content["examples"], rows[0].about

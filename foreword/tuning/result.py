@@ -40,9 +40,6 @@ class TuneResult:
     """The result of fine-tuning.
 
     Attributes:
-        task: the task.
-        labels: the labels, in the order of the head's outputs.
-        template: the input template.
         recipe: the recipe of pretraining.
         tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
         network: the network of the first variant's first seed, on the CPU: its scores are those of
@@ -146,7 +143,6 @@ def save_network(
     A network that answers in text is saved as a run, which every command can open.
 
     Args:
-        folder: the folder to write.
         tuned_on: the form of the examples, to predict for others in the same form.
         scores: the scores, for `TuneJob.done`.
 

@@ -48,7 +48,6 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
 
     Args:
         job: what to fine-tune; its rates and its bag of words are for `fine_tune`.
-        listeners: who is told of it.
 
     Returns:
         The scores of each variant, of a bag of words if there are several variants and the labels
@@ -179,7 +178,6 @@ def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSet
     """Return the usual comparison: pretrained in full, pretrained and frozen, from scratch.
 
     Args:
-        settings: all other settings.
         has_frozen: whether the task has a head to train alone.
     """
     frozen = kinds.load("tuning/strategies", "frozen")()

@@ -42,11 +42,7 @@ class ScalarMix(nn.Module):
 
 
 def require_layers(layers: Sequence[Tensor] | None) -> Sequence[Tensor]:
-    """Return the layers, if they can be mixed.
-
-    Raises:
-        UserError: the model has only its last layer's states, or layers differ in width.
-    """
+    """Return the layers; raise UserError unless there are several, of one width, to be mixed."""
     if layers is None:
         raise UserError("task.mix_layers: this model returns the states of its last layer only")
     widths = [states.shape[-1] for states in layers]

@@ -29,8 +29,6 @@ class ScoredExamples:
     """Labelled examples with what a fine-tuned model computed for them.
 
     Attributes:
-        task: the task.
-        labels: the labels, in the order of the outputs.
         results: each example with its inputs and outputs; of a task that writes its text, (1,).
         max_tokens: the most tokens of an input.
     """

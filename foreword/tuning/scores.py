@@ -169,7 +169,6 @@ def is_lower_better(metric: str, task: Task | None = None) -> bool:
     """Return whether the lower one of two scores is better, as `Judge.lower_is_better` says.
 
     Args:
-        metric: name of the score.
         task: the task whose score it is; where only names are known: any shipped one.
     """
     return metric in (_shipped_lower() if task is None else task.judge.lower_is_better)
@@ -191,7 +190,6 @@ def by_label(labels: Sequence[str], confusion: Any) -> list[dict[str, Any]]:
     """Return F1, precision and recall of each label, where a text may have several; else none.
 
     Args:
-        labels: the labels.
         confusion: as `Judge.confusion` returned it, in a file; or what is none.
     """
     rows: list[dict[str, Any]] = []

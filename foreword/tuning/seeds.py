@@ -95,14 +95,7 @@ def notes_of(
     settings: TuneSettings,
     task: Task,
 ) -> list[str]:
-    """Return what a reader of the scores has to know of the seeds, a line each.
-
-    Args:
-        results: the results of each variant's seeds.
-        baselines: the scores of the baselines.
-        settings: the settings of the first variant.
-        task: the task.
-    """
+    """Return what a reader of the scores has to know of the seeds, a line each."""
     finals = [result.final for result in results[0] if not result.has_diverged]
     noun = "folds" if settings.folds else "seeds"
     return [

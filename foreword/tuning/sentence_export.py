@@ -25,7 +25,6 @@ def write(
 
     Args:
         trained: the same backbone, as if it still had the heads of pretraining.
-        out: the folder.
 
     Returns:
         The class in `transformers`, and how far the vectors are from its, None if it is not

@@ -33,10 +33,8 @@ def starting_network(
 
     Args:
         trained: the pretrained model, which is copied.
-        task: builds the head.
         seed: seed of the head, of new tokens, and of random weights.
         fresh: tokens that pretraining never used, whose embeddings are to be trained.
-        from_scratch: start from random weights.
         reinit_layers: number of top layers that start from random weights, as a pooler then does.
 
     Raises:
@@ -64,7 +62,6 @@ def build_network(
     """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
 
     Args:
-        task: builds the head.
         random_seed: seed of random weights; None to copy the pretrained ones.
     """
     if random_seed is None:
@@ -103,7 +100,6 @@ def reinitialise_layers(network: Network, untrained: Network, layers: int) -> No
 
     Args:
         untrained: a network of the same form with random weights.
-        layers: how many layers, from the top.
 
     Raises:
         UserError: it has fewer layers, or they share weights with lower ones.

@@ -167,8 +167,6 @@ def write_submission(
     every row.
 
     Args:
-        files: the test files, read one after another.
-        out: the file to write.
         report: called with the number of rows done, the number in all, and a note.
 
     Returns:

@@ -31,7 +31,6 @@ def score_rows(
     their own; None where there is none.
 
     Args:
-        suite: the suite, with the published scores.
         content: the scores of its fine-tuning, as in their file.
         dev: names of the dev sets; the first has the scores without a name before them.
 
@@ -88,10 +87,6 @@ def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> lis
 
     Each task counts once: its score is the mean of its dev sets' and metrics'. A column that has
     no score for some task has no average; nor have scores that are not shares, such as BLEU.
-
-    Args:
-        rows: the rows of all tasks, from `score_rows`.
-        tasks: the names of each task's dev sets.
     """
     rows = with_equal_columns(rows)
     if len(tasks) < 2 or not all(row["is_share"] for row in rows):
@@ -122,11 +117,7 @@ def scores_of(rows: Sequence[Row]) -> list[str]:
 
 
 def cells_in_percent(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and the cells of the table for people; columns without a score are left out.
-
-    Args:
-        rows: all with the same columns, as `with_average` returns them.
-    """
+    """Return the heads and the cells of the table for people, without columns of no score."""
     columns = [name for name in scores_of(rows) if any(row.get(name) is not None for row in rows)]
     cells = [
         [str(row.get("task")), str(row.get("metric")), *(in_percent(row, name) for name in columns)]
@@ -153,10 +144,6 @@ def run_rows(scores: Mapping[str, Sequence[Row]], losses: Mapping[str, float | N
 
     A score has its standard error over seeds, the draws of examples among them. `standardised` is
     the mean over scores of their distance from the mean of all runs, in deviations between runs.
-
-    Args:
-        scores: the rows of each run's suite.
-        losses: the held-out loss of each run.
     """
     rows: list[Row] = []
     for name, of_run in scores.items():
@@ -187,11 +174,7 @@ def run_rows(scores: Mapping[str, Sequence[Row]], losses: Mapping[str, float | N
 
 
 def run_signals(scores: Mapping[str, Sequence[Row]]) -> dict[str, Signal | None]:
-    """Return the signal to noise of each score of several runs, over their seeds.
-
-    Args:
-        scores: the rows of each run's suite.
-    """
+    """Return the signal to noise of each score of several runs, over their seeds."""
     spreads: dict[str, list[Spread]] = {}
     for row in (row for of_run in scores.values() for row in of_run):
         std = row.get(f"{OURS}_std")

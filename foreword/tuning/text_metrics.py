@@ -28,11 +28,7 @@ RULES = (
 
 
 def require(metric: Metric) -> None:
-    """Check that the package for a measure is installed.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Raise UserError unless the package for a measure is installed."""
     if metric == "rouge":
         _rouge_scorer()
 

@@ -65,10 +65,7 @@ class Trainings:
     """Trains each draw of examples with the settings of each variant.
 
     Args:
-        trained: the pretrained model.
         job: whose finished seeds are kept until all are done.
-        data: the examples of all trainings.
-        listeners: who is told.
     """
 
     def __init__(
@@ -88,8 +85,6 @@ class Trainings:
         """Train every seed or fold of a variant.
 
         Args:
-            task: the task, prepared.
-            settings: the variant.
             fits: whether the answers' settings are fitted on examples that are held out.
             is_saved: whether the first network is saved; after folds, one trained on all examples.
 

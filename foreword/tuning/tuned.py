@@ -53,7 +53,6 @@ class TunedOn:
         Args:
             texts: texts, pairs in tuples, or a table with the columns of training.
             pairs: the second text of each, or None.
-            task: reads the examples.
 
         Raises:
             UserError: an item is not a text, the numbers of texts and second texts differ, second
@@ -70,11 +69,7 @@ class TunedOn:
         return LabelledTexts.of(self.with_prefix(e, None) for e in read if e is not None), has_text
 
     def require_form(self, *, is_pair: bool) -> None:
-        """Check that there are second texts if and only if training had them.
-
-        Raises:
-            UserError: there are none, or there should be none.
-        """
+        """Raise UserError unless there are second texts if and only if training had them."""
         if self.is_pair is not None and self.is_pair != is_pair:
             raise UserError(
                 "this model was tuned on pairs; the second texts are missing (--pair, pairs=)"
@@ -100,10 +95,7 @@ class Tuned:
     """The task of a tuned model, as `labels.json` in its folder holds it.
 
     Attributes:
-        task: the task.
         labels: the labels, in the order of the head's outputs.
-        template: the input template.
-        tuned_on: the form of the training examples.
     """
 
     task: Task

@@ -44,7 +44,6 @@ def tuned_examples(
     """Return labelled examples in the form in which each model was tuned.
 
     Args:
-        models: fine-tuned models, of one task.
         data: the examples; default: those that each model was scored on.
         reads: which columns hold what; default: as tuned.
         option: the option that names the examples, for messages.

@@ -13,9 +13,7 @@ import torch
 
 from foreword.disk import manifest
 from foreword.errors import UserError, quoted_command
-from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
-from foreword.evaluation.sampling import GREEDY
 from foreword.nn.init import initialise
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
@@ -26,13 +24,14 @@ from foreword.tables.examples import LabelledTexts
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
+from foreword.tuning.answers import written_answers
 from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
 from foreword.tuning.predictor import Answered, Predictor
 from foreword.tuning.result import TuneResult
-from foreword.tuning.rows import CHUNK, PooledExamples
+from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.tuned import CHOSEN, FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
@@ -142,11 +141,7 @@ class TunedWriter(LoadedModel):
         return [str(next(answers)[PREDICTION]) if known else None for known in has_text]
 
     def outputs(self, texts: Iterable[Any], pairs: Iterable[str] | None = None) -> NoReturn:
-        """Refuse: the model has no head whose outputs it could return.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise UserError: the model has no head whose outputs it could return."""
         raise UserError("this model was tuned to answer in text; use `predict`")
 
     @property
@@ -160,11 +155,7 @@ class TunedWriter(LoadedModel):
         return self.template.length
 
     def at_threshold(self, threshold: float) -> NoReturn:
-        """Refuse: a text has no probability.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise UserError: a text has no probability."""
         raise UserError("--threshold: this model was tuned to answer in text")
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
@@ -183,19 +174,9 @@ class TunedWriter(LoadedModel):
         prompted = self.trained
         tokens = self.task.most_tokens(self.labels, prompted)
         starts, cut = self.task.starts(examples, prompted, self.template, tokens)
-        # Write texts of similar length together; words that stand for labels become these.
-        sizes = [len(start.target if start.source is None else start.source) for start in starts]
-        order = sorted(range(len(starts)), key=sizes.__getitem__)
-        rows: list[dict[str, Any]] = [{}] * len(starts)
-        greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
-        for begin in range(0, len(order), CHUNK):
-            chunk = order[begin : begin + CHUNK]
-            outputs = decode(prompted, [starts[n] for n in chunk], greedy, stops)
-            for n, new in zip(chunk, outputs, strict=True):
-                text = text_of(prompted, starts[n], new.ids).strip()
-                rows[n] = {PREDICTION: self.task.answer_of(text, self.labels)}
-            done(len(chunk))
-        return rows, cut
+        texts = written_answers(prompted, starts, tokens, lambda numbers: done(len(numbers)))
+        # Words that stand for labels become these.
+        return [{PREDICTION: self.task.answer_of(text, self.labels)} for text in texts], cut
 
 
 def not_one_network(folder: Path) -> UserError:
@@ -211,7 +192,6 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     """Load a model that `foreword tune` saved.
 
     Args:
-        folder: the `--out` of `foreword tune`.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:

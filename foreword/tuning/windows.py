@@ -36,7 +36,6 @@ def drawn(windows: Array, epoch: int | None) -> Array:
     text is read in time.
 
     Args:
-        windows: the windows of a text, (windows,).
         epoch: the epoch; None to read all, as in scoring and prediction.
     """
     if epoch is None or len(windows) <= STEP_WINDOWS:
@@ -52,10 +51,6 @@ class WindowPooling(nn.Module):
     They are reduced to their mean, to their greatest value in each dimension (`max`), or to their
     mean with weights softmax(w . state) (`attention`), with w = 0 at first, which is the mean. The
     state of a single window stays as it is, bit for bit.
-
-    Args:
-        how: the reduction.
-        width: the states' width.
     """
 
     def __init__(self, how: Windows, width: int) -> None:
@@ -69,7 +64,6 @@ class WindowPooling(nn.Module):
         """Return a state for each text, (windows, width) -> (texts, width).
 
         Args:
-            states: the states of all windows, (windows, width).
             windows: how many consecutive ones are of each text, (texts,).
         """
         if self.attention is None:

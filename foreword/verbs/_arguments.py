@@ -32,7 +32,6 @@ def require_path(value: object, name: str, *, is_of_texts: bool = False) -> str:
     """Return a path as text.
 
     Args:
-        value: what was given.
         name: the argument's name, for messages.
         is_of_texts: whether it names texts, where people may give a text itself.
 

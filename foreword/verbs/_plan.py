@@ -83,11 +83,7 @@ def shown(
     """Return a plan as people read it: the ways to divide the run, then the best in detail.
 
     Args:
-        plan: the plan.
         title: names of the recipe and the GPU.
-        gpu: to plan for.
-        gpus: how many.
-        assumptions: what the plan assumes.
     """
     from foreword.planning.plan import precision_name
 

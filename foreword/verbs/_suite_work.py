@@ -38,10 +38,6 @@ class SuiteRun:
     """Fine-tuning on the tasks of a suite, whose table is written after each.
 
     Args:
-        trained: the pretrained model.
-        suite: the suite.
-        how: how to fine-tune.
-        name: name of the results.
         notes: lines of the table that do not depend on the scores.
         bad_rows: the share of a file's rows that may be wrong and left out.
 
@@ -142,14 +138,7 @@ class SuiteRun:
         progress: ProgressReporter,
         trackers: Sequence[Tracker] = (),
     ) -> None:
-        """Fine-tune on a task unless it is done, predict its test files, and write the table.
-
-        Args:
-            task: the task.
-            files: its files.
-            progress: shows the progress of the task.
-            trackers: receive the scores of each epoch.
-        """
+        """Fine-tune on a task unless it is done, predict its test files, and write the table."""
         job = self.job(task, files)
         content = job.done(self.trained)
         if content is None:

@@ -68,10 +68,7 @@ class Unlabelled:
         one of others. One that was interrupted is resumed.
 
         Args:
-            trained: the model.
             examples: the labelled examples, whose training texts are read too.
-            task: the task.
-            display: shows notes.
 
         Raises:
             UserError: the text or the continuation is refused.

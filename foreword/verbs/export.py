@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from foreword.display.results import Facts, Output
 from foreword.errors import UserError
 from foreword.verbs._contract import ARGUMENT, PathName, Verb
+
+if TYPE_CHECKING:
+    from foreword.interop.formats._contract import ExchangeResult
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Export(Verb[Output]):
         trained = open_run(run, "cpu")
         exported = exporter.write(trained, Path(self.out))
         library = "onnx" if self.format == "onnx" else "transformers"
-        return self._shown(library, exported.facts, [*trained.notes, *exported.notes])
+        return self._shown(library, exported, trained.notes)
 
     def _average(self) -> Output | None:
         """Export an average of candidates; None if it is of a task whose averages are not."""
@@ -87,12 +90,10 @@ class Export(Verb[Output]):
         chosen = chosen_model.load(Path(self.run), "cpu")
         if not exporting.can_export(chosen.task):
             return None
-        exported = exporting.export(chosen, Path(self.out), int8=self.int8)
-        return self._shown("onnx", exported.facts, exported.notes)
+        return self._shown("onnx", exporting.export(chosen, Path(self.out), int8=self.int8))
 
     def _tuned(self) -> Output:
         """Export a fine-tuned model with its head."""
-        from foreword.interop.formats.hf import unchecked
         from foreword.tuning import exporting, onnx_export
         from foreword.tuning.tuned_model import load_tuned
 
@@ -100,14 +101,10 @@ class Export(Verb[Output]):
             raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf or onnx")
         tuned, out = load_tuned(Path(self.run), "cpu"), Path(self.out)
         if self.format == "onnx":
-            graph = onnx_export.export(tuned, out, int8=self.int8)
-            return self._shown("onnx", graph.facts, graph.notes)
-        exported = exporting.export(tuned, out, self.family)
-        facts = {"folder": str(self.out), "architecture": exported.architecture}
-        notes = [*exported.notes, *unchecked(exported.difference)]
+            return self._shown("onnx", onnx_export.export(tuned, out, int8=self.int8))
         embeds = tuned.task.reader.compares_texts
         library = "sentence-transformers" if embeds else "transformers"
-        return self._shown(library, facts | dict(exported.difference), notes)
+        return self._shown(library, exporting.export(tuned, out, self.family))
 
     def _adapter(self, base: Path) -> Output:
         """Export the change that LoRA made."""
@@ -116,25 +113,12 @@ class Export(Verb[Output]):
         if self.format != "hf":
             raise UserError(f"--adapter: requires --format hf, got {self.format}")
         change = adapter.export(Path(self.run), base, Path(self.out), self.family)
-        grown = f"the vocabulary has grown: resize_token_embeddings({change.tokens}) first"
-        facts = {
-            "folder": str(self.out),
-            "rank": change.rank,
-            "matrices": len(change.factors),
-            "saved whole": ", ".join(change.whole) or None,
-        }
-        return self._shown("peft", facts, [] if change.tokens is None else [grown])
+        return self._shown("peft", change)
 
-    def _shown(self, library: str, facts: Mapping[str, Any], notes: Sequence[str]) -> Output:
-        """Write the card of an exported folder, and return what the export found.
-
-        Args:
-            library: what opens the folder.
-            facts: what the export found.
-            notes: remarks for the user.
-        """
+    def _shown(self, library: str, result: ExchangeResult, notes: Sequence[str] = ()) -> Output:
+        """Write the card of an exported folder, which `library` opens, and return the result."""
         from foreword.reports import model_card
 
         if Path(self.out).is_dir():
-            model_card.write(Path(self.run), Path(self.out), library, facts)
-        return Output([*notes, Facts(facts)], dict(facts))
+            model_card.write(Path(self.run), Path(self.out), library, result.facts)
+        return Output([*notes, *result.notes, Facts(result.facts)], dict(result.facts))

@@ -58,7 +58,6 @@ def average(parts: Sequence[tuple[Array, float]], material: Material) -> Array:
 
     Args:
         parts: what `comparable` returned, and the weight of each.
-        material: what they are outputs for.
     """
     if material.form == "vectors":
         return np.concatenate([np.sqrt(weight) * vectors for vectors, weight in parts], axis=1)
@@ -76,7 +75,6 @@ def best_weights(parts: Sequence[Array], material: Material) -> Array:
 
     Args:
         parts: what `comparable` returned for each.
-        material: what they are outputs for.
     """
     if material.form == "vectors":
         cosines = np.stack([(one[0::2] * one[1::2]).sum(axis=1) for one in parts], axis=1)

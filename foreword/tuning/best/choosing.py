@@ -40,13 +40,10 @@ class CandidateTrial:
     """A candidate that was tried.
 
     Attributes:
-        candidate: the candidate.
         outputs: its outputs for the training examples, each by a fit without it; None if it was
             not tried to the end.
-        scores: their scores.
         temperature: what its logits are divided by, fitted on them; 1 for numbers.
         seconds: what all folds took.
-        why_not: why it was not tried.
         weight: its part of the average.
     """
 
@@ -65,7 +62,6 @@ class ChosenPart:
 
     Attributes:
         name: the name of its kind.
-        fitted: what it learned.
         weight: its part of the average.
         temperature: what its logits are divided by.
     """
@@ -121,13 +117,11 @@ def try_candidates(
     """Cross-validate each candidate, and return them with their weights in the average.
 
     Args:
-        material: the training examples.
         candidates: the candidates, the cheapest first; the first one is always tried.
         seconds: a candidate that would not be done by then is left out, fitting it on all
             examples included.
         seed: seed of the folds and of what is drawn.
         report: called with the candidates done, their number and the name of the current one.
-        store: keeps finished trials.
 
     Raises:
         UserError: no candidate suits the task.

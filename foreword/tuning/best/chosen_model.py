@@ -42,10 +42,7 @@ class ChosenModel(Predictor):
     """The average of candidates that cross-validation chose.
 
     Attributes:
-        parts: what it averages.
         material: no examples; the model and the task that the parts read examples with.
-        source: the folder it was read from.
-        tuned_on: the form of its training examples.
     """
 
     parts: Sequence[ChosenPart]
@@ -125,10 +122,7 @@ def save(
     """Write a chosen model to a new folder.
 
     Args:
-        folder: the folder.
         material: the training examples, for their model and task.
-        parts: what was chosen.
-        tuned_on: the form of the examples.
         scores: the scores, for `TuneJob.done`.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -17,11 +17,13 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 
 from foreword.disk import stored
+from foreword.runs.trained_model import TrainedModel
+from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import words_of
 from foreword.tuning.best.linear import LinearMap, fit_linear
 from foreword.tuning.best.material import Material
-from foreword.tuning.candidates._contract import Fitted
+from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.types import Array
 
 Grams = Literal["words", "characters"]
@@ -69,9 +71,6 @@ class Counts:
     """The features of texts: weighted counts.
 
     Attributes:
-        grams: what is counted.
-        longest: the longest n-gram.
-        weighting: how counts are weighted.
         vocabulary: the n-grams that have a column.
         scale: the weight of each column; of log-count ratios one for each class, (classes,
             columns).
@@ -161,7 +160,6 @@ class FittedCounts(Fitted):
     """A linear model of weighted counts.
 
     Attributes:
-        counts: the features.
         linear: the model; None for texts to compare, whose vectors are the hashed counts.
     """
 
@@ -170,18 +168,14 @@ class FittedCounts(Fitted):
 
     @classmethod
     def fit(
-        cls,
-        material: Material,
-        counts: tuple[Counts, Any],
-        inverse_penalties: Sequence[float],
+        cls, material: Material, counts: tuple[Counts, Any], inverse_penalties: Sequence[float]
     ) -> FittedCounts:
         """Learn from examples, whose counts are given."""
         made, x = counts
-        form, targets, classes = material.form, material.targets, len(material.labels)
-        if form == "vectors":
+        if material.form == "vectors":
             return cls(made, None)
         if made.weighting == "tf_idf":
-            return cls(made, fit_linear(x, targets, form, classes, inverse_penalties))
+            return cls(made, material.fit_linear(x, inverse_penalties))
         # Each class against the others, its features scaled by its own ratios.
         weights, biases = [], []
         for scale, is_in in zip(made.scale, _by_label(material), strict=True):
@@ -191,13 +185,11 @@ class FittedCounts(Fitted):
         return cls(made, LinearMap(np.stack(weights, axis=1), np.asarray(biases)))
 
     def outputs(self, material: Material) -> Array:
-        """Return the outputs of the counts."""
         if self.linear is None:
             return self.counts.hashed(material.counted)
         return self.linear(self.counts.features(material.counted))
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary as JSON, and the arrays."""
         folder.mkdir()
         about = {name: getattr(self.counts, name) for name in ("grams", "longest", "weighting")}
         stored.write(folder / FILE, {**about, "vocabulary": list(self.counts.vocabulary)})
@@ -207,7 +199,6 @@ class FittedCounts(Fitted):
 
     @classmethod
     def read(cls, folder: Path) -> FittedCounts:
-        """Read what `save` wrote."""
         about, arrays = stored.read(folder / FILE), load_file(folder / ARRAYS)
         counts = Counts(
             about["grams"], about["longest"], about["weighting"], about["vocabulary"],
@@ -215,3 +206,28 @@ class FittedCounts(Fitted):
         )  # fmt: skip
         linear = LinearMap(arrays["weights"], arrays["bias"]) if "bias" in arrays else None
         return cls(counts, linear)
+
+
+@dataclass(frozen=True)
+class CountsLearner(Learner):
+    """A linear model of weighted counts.
+
+    Attributes:
+        inverse_penalties: scikit-learn's C, to choose from.
+        longest: the longest n-gram.
+    """
+
+    reads_model: ClassVar[bool] = False
+    grams: ClassVar[Grams] = "words"
+    weighting: ClassVar[Weighting] = "tf_idf"
+    inverse_penalties: ClassVar[tuple[float, ...]] = (1.0, 10.0, 100.0)
+
+    longest: Count = 2
+
+    def fit(self, material: Material, seed: int) -> FittedCounts:
+        counts = Counts.of(material, self.grams, self.longest, self.weighting)
+        return FittedCounts.fit(material, counts, self.inverse_penalties)
+
+    @classmethod
+    def read(cls, folder: Path, trained: TrainedModel) -> FittedCounts:
+        return FittedCounts.read(folder)

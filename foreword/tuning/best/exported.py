@@ -81,7 +81,6 @@ class NetworkPart:
 
     Args:
         folder: a folder with `model.onnx`, `tokenizer.json` and `config.json`.
-        int8: whether to read the graph of 8 bits.
     """
 
     def __init__(self, folder: Path, *, int8: bool) -> None:
@@ -111,7 +110,6 @@ class Average:
     """The average of the parts in a folder.
 
     Args:
-        folder: the folder.
         int8: whether to read networks of 8 bits, if they were exported.
     """
 

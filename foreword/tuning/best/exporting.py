@@ -79,7 +79,6 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
     Args:
         chosen: the model, on the CPU.
         out: the folder; it must be absent or empty.
-        int8: whether to write networks of 8 bits too.
 
     Raises:
         UserError: a package is missing, a part cannot be exported, or the loader computes other
@@ -111,14 +110,7 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
 
 
 class _Part:
-    """The files of a part.
-
-    Args:
-        chosen: the model.
-        name: the name of the part, and of its folder.
-        folder: the exported folder.
-        int8: as in `export`.
-    """
+    """The files of a part."""
 
     def __init__(self, chosen: ChosenModel, name: str, folder: Path, *, int8: bool) -> None:
         self.chosen, self.name, self.out, self.int8 = chosen, name, folder / name, int8
@@ -213,11 +205,7 @@ def _counted(chosen: ChosenModel, pair: str | None) -> list[Labelled]:
 
 
 def _distance(chosen: ChosenModel, folder: Path) -> float:
-    """Return how far the loader's probabilities, or numbers, are from Foreword's.
-
-    Raises:
-        UserError: they differ beyond rounding.
-    """
+    """Return how far the loader's probabilities, or numbers, are from Foreword's."""
     dummy = _tuned(chosen, chosen.task, chosen.material.trained, nn.Identity())
     examples = export_folder.examples(dummy, chosen.max_tokens, CHECKED)
     examples = LabelledTexts.of([*examples[: len(CHECKED)], *_counted(chosen, examples[0].pair)])

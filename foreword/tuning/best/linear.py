@@ -47,8 +47,6 @@ def fit_linear(
         x: features, dense or sparse, (rows, features). Dense ones are standardised.
         targets: a class, below 0 for none; a number; or 0 or 1 for each label or option; (rows,) or
             (rows, columns). Of vectors to compare none are read.
-        form: the form of the outputs.
-        classes: number of classes.
         inverse_penalties: scikit-learn's C, to choose from; the middle one if examples are too few
             or too many to choose.
     """

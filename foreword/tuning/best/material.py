@@ -18,6 +18,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tuning.best.linear import LinearMap, fit_linear
 from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
@@ -36,11 +37,7 @@ class Material:
 
     Attributes:
         trained: the pretrained model, with the tokens that the task adds.
-        task: the task.
         labels: its labels, in the order of the outputs.
-        template: the input template.
-        examples: the examples.
-        settings: the settings of fine-tuning.
         tick: called now and then while features are computed.
         whole: the examples of which these are a part, and which of them; None if they are all.
     """
@@ -97,12 +94,12 @@ class Material:
         """The targets, as the task's judge takes them."""
         return self.task.targets(self.examples, self.labels, self.encoded)
 
-    def require_labels(self) -> None:
-        """Check that the labels are those of training.
+    def fit_linear(self, x: Any, inverse_penalties: Sequence[float]) -> LinearMap:
+        """Return the linear map of features to the targets; see `linear.fit_linear`."""
+        return fit_linear(x, self.targets, self.form, len(self.labels), inverse_penalties)
 
-        Raises:
-            UserError: one is not.
-        """
+    def require_labels(self) -> None:
+        """Raise UserError unless the labels are those of training."""
         assert self.judged is not None
 
     @cached_property

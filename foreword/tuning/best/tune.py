@@ -50,7 +50,6 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
 
     Args:
         job: what to learn; its first variant has the strategy.
-        display: shows the progress.
 
     Returns:
         The scores as they are written.
@@ -101,16 +100,7 @@ def _save(folder: Path, run: _Run, tuned_on: TunedOn, content: Mapping[str, Any]
 
 
 class _Run:
-    """What was chosen with a seed, and what it answers.
-
-    Args:
-        material: the training examples.
-        trials: the candidates that were tried.
-        parts: what was chosen.
-        counting: the best candidate that counts alone; None if there is none.
-        dev: the examples to score.
-        extra: more examples to score, by name.
-    """
+    """What was chosen with a seed, and what it answers."""
 
     def __init__(
         self,

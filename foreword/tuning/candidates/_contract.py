@@ -63,9 +63,4 @@ class Learner(Ranged, ABC):
     @classmethod
     @abstractmethod
     def read(cls, folder: Path, trained: TrainedModel) -> Fitted:
-        """Read what `Fitted.save` wrote.
-
-        Args:
-            folder: the folder.
-            trained: the pretrained model.
-        """
+        """Read what `Fitted.save` wrote."""

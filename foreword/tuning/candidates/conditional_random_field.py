@@ -50,7 +50,6 @@ class FittedChain(Fitted):
         return np.asarray(np.log(np.maximum(shares.double().numpy(), TINY)))
 
     def save(self, folder: Path) -> None:
-        """Write the counts with their scores, and the transitions."""
         self.words.save(folder)
         save_file({"transitions": self.transitions}, folder / TRANSITIONS)
 
@@ -114,16 +113,11 @@ class ConditionalRandomField(Learner):
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedChain:
-        """Read the counts and the transitions."""
         return FittedChain(FittedCounts.read(folder), **load_file(folder / TRANSITIONS))
 
 
 class _Chain:
-    """Sentences as chains, those of about one length together.
-
-    Args:
-        edges: where the words of each sentence begin, and where the last ones end.
-    """
+    """Sentences as chains, those of about one length together."""
 
     def __init__(self, edges: Array) -> None:
         self.edges = edges

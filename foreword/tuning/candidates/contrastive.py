@@ -14,7 +14,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tuning.best.linear import LinearMap, fit_linear
+from foreword.tuning.best.linear import LinearMap
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork, one_network
@@ -34,18 +34,15 @@ class FittedPairs(Fitted):
 
     Attributes:
         network: gives a vector of each text.
-        linear: the model of these vectors.
     """
 
     network: FittedNetwork
     linear: LinearMap
 
     def outputs(self, material: Material) -> Array:
-        """Return the outputs of the vectors."""
         return self.linear(_vectors(self.network, material.examples))
 
     def save(self, folder: Path) -> None:
-        """Write the network as a tuned model, and the linear model."""
         self.network.save(folder)
         save_file(self.linear._asdict(), folder / FILE)
 
@@ -91,14 +88,10 @@ class Contrastive(Learner):
         result = tune(material.trained, TuneJob(Embed(), Examples(examples, few), [settings]))
         network = FittedNetwork.of(result, material.trained)
         vectors = _vectors(network, material.examples)
-        linear = fit_linear(
-            vectors, material.targets, "classes", len(material.labels), INVERSE_PENALTIES
-        )
-        return FittedPairs(network, linear)
+        return FittedPairs(network, material.fit_linear(vectors, INVERSE_PENALTIES))
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedPairs:
-        """Read the network and the linear model."""
         network = FittedNetwork.read(folder, trained)
         return FittedPairs(network, LinearMap(**load_file(folder / FILE)))
 

@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix, hstack
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Positive
 from foreword.tuning.best.counts import Counts, FittedCounts
-from foreword.tuning.best.linear import fit_linear
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.types import Array
@@ -38,13 +37,11 @@ class FittedBoth(Fitted):
     scale: Array
 
     def outputs(self, material: Material) -> Array:
-        """Return the outputs of counts and features."""
         counts, linear = self.words.counts.features(material.counted), self.words.linear
         assert linear is not None
         return linear(_joined(counts, material.features, self.mean, self.scale))
 
     def save(self, folder: Path) -> None:
-        """Write the counts, the linear model and the scales of the features."""
         self.words.save(folder)
         save_file({"mean": self.mean, "scale": self.scale}, folder / SCALES)
 
@@ -70,23 +67,16 @@ class FeaturesAndCounts(Learner):
         return ""
 
     def fit(self, material: Material, seed: int) -> FittedBoth:
-        """Compute features and counts, and fit the regression."""
         counts, of_words = Counts.of(material, "words", 2, "tf_idf")
         features = material.features
         mean, deviation = features.mean(axis=0), features.std(axis=0) + 1e-6
         scale = (self.norm / (deviation * np.sqrt(features.shape[1]))).astype(np.float32)
-        linear = fit_linear(
-            _joined(of_words, features, mean, scale),
-            material.targets,
-            material.form,
-            len(material.labels),
-            INVERSE_PENALTIES,
-        )
+        joined = _joined(of_words, features, mean, scale)
+        linear = material.fit_linear(joined, INVERSE_PENALTIES)
         return FittedBoth(FittedCounts(counts, linear), mean, scale)
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedBoth:
-        """Read the counts, the linear model and the scales."""
         return FittedBoth(FittedCounts.read(folder), **load_file(folder / SCALES))
 
 

@@ -33,7 +33,6 @@ class FittedNetwork(Fitted):
     """A fine-tuned network.
 
     Attributes:
-        tuned: the network, to predict with.
         result: the result of fine-tuning it; None if it was read.
     """
 
@@ -58,7 +57,6 @@ class FittedNetwork(Fitted):
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
-        """Read what `save` wrote."""
         return cls(load_tuned(folder, trained.device.type))
 
     def outputs(self, material: Material) -> Array:
@@ -79,7 +77,6 @@ class FittedNetwork(Fitted):
         )
 
     def save(self, folder: Path) -> None:
-        """Write a tuned model."""
         assert self.result is not None
         save_network(self.result, folder)
 
@@ -87,14 +84,9 @@ class FittedNetwork(Fitted):
 def one_network(given: TuneSettings, rate: float) -> TuneSettings:
     """Return the settings of one full fine-tuning on all examples, not calibrated."""
     return replace(
-        given,
-        strategy=Full(rate),
-        seeds=1,
-        examples=None,
-        keep="last",
-        patience=None,
+        given, strategy=Full(rate), seeds=1, examples=None, keep="last", patience=None,
         calibrate=False,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,7 +119,6 @@ class FineTuned(Learner):
         return replace(one_network(given, lr), epochs=epochs, score_every=epochs)
 
     def fit(self, material: Material, seed: int) -> FittedNetwork:
-        """Fine-tune a copy of the model."""
         task = replace(material.task)
         settings = self.settings_for(material)
         examples = Examples(material.examples, LabelledTexts.of(material.examples[:DUMMY]))
@@ -136,5 +127,4 @@ class FineTuned(Learner):
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedNetwork:
-        """Read the tuned model."""
         return FittedNetwork.read(folder, trained)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from safetensors.numpy import load_file, save_file
 
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.best.linear import LinearMap, fit_linear
+from foreword.tuning.best.linear import LinearMap
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.types import Array
@@ -25,11 +25,9 @@ class FittedFeatures(Fitted):
     linear: LinearMap
 
     def outputs(self, material: Material) -> Array:
-        """Return the outputs of the features."""
         return self.linear(material.features)
 
     def save(self, folder: Path) -> None:
-        """Write the linear model."""
         folder.mkdir()
         save_file(self.linear._asdict(), folder / FILE)
 
@@ -52,18 +50,8 @@ class PooledFeatures(Learner):
         return "" if material.has_features else "the features do not fit in memory"
 
     def fit(self, material: Material, seed: int) -> FittedFeatures:
-        """Compute the features, and fit the regression."""
-        return FittedFeatures(
-            fit_linear(
-                material.features,
-                material.targets,
-                material.form,
-                len(material.labels),
-                INVERSE_PENALTIES,
-            )
-        )
+        return FittedFeatures(material.fit_linear(material.features, INVERSE_PENALTIES))
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedFeatures:
-        """Read the linear model."""
         return FittedFeatures(LinearMap(**load_file(folder / FILE)))

@@ -40,9 +40,6 @@ class Strategy(Ranged, ABC):
         Parameters that they add are initialised anew for each seed, leave the outputs as they are,
         and are saved with the tuned model.
 
-        Args:
-            settings: the settings of the pretrained model.
-
         Raises:
             UserError: a model of these settings cannot have what the strategy adds.
         """
@@ -72,7 +69,6 @@ class Strategy(Ranged, ABC):
         """Set `requires_grad` for the next step, if the trained parameters change as training goes.
 
         Args:
-            network: the prepared network.
             progress: the share of training that is done, 0 to 1.
         """
 

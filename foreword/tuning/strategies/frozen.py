@@ -37,12 +37,7 @@ class Frozen(Strategy):
         return self.lr
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Train the head and freeze the backbone.
-
-        Raises:
-            UserError: the head has no parameters, or shares them: it is an output layer tied to the
-                embedding.
-        """
+        """Train the head and freeze the backbone."""
         if not any(True for _ in network.head.parameters()):
             raise UserError(
                 "--strategy frozen: this task's head has nothing to train; use full, whose scores "

@@ -39,11 +39,7 @@ class GradualUnfreezing(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Train every parameter by the end.
-
-        Raises:
-            UserError: the model has no layers, or they share their weights.
-        """
+        """Train every parameter by the end."""
         network.require_layers(max(1, len(network.layer_modules())), "--strategy")
         network.requires_grad_(True)
 

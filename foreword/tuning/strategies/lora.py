@@ -54,12 +54,7 @@ class LoRA(Strategy):
         return self.lr or two_digits(RATE * rate_by_width(settings))
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Freeze the backbone, and add the changes to it.
-
-        Raises:
-            UserError: there is no target, the layers have no such maps, or the rank is that of a
-                whole map.
-        """
+        """Freeze the backbone, and add the changes to it."""
         linear_maps = _linear_maps(network)
         names = {name for _, name, _ in linear_maps}
         unknown = [name for name in self.targets if name not in names]

@@ -49,11 +49,7 @@ class PrefixTuning(Strategy):
         return self.lr
 
     def model_settings(self, settings: ModelSettings) -> ModelSettings:
-        """Return the settings with a prefix of `length`.
-
-        Raises:
-            UserError: the model has no self-attention, or a prefix of another length.
-        """
+        """Return the settings with a prefix of `length`."""
         if not isinstance(settings, StackSettings):
             raise UserError(
                 f"--strategy prefix_tuning: model '{kinds.name_of(settings)}' has no "

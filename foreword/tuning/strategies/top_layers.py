@@ -33,10 +33,6 @@ class TopLayers(Strategy):
         return self.lr or rate_by_width(settings)
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Train the head and the top layers.
-
-        Raises:
-            UserError: the model has fewer layers, or they share their weights.
-        """
+        """Train the head and the top layers."""
         network.require_layers(self.layers, "tune.strategy.layers")
         train_top(network, self.layers)

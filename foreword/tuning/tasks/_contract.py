@@ -82,11 +82,7 @@ Counted = Callable[[Labelled, Inputs], Sequence[Labelled | list[str]]]
 
 @dataclass(frozen=True)
 class Targets(Sequence[Any]):
-    """The targets of inputs; a task's own adds what its scores need to know besides.
-
-    Attributes:
-        arrays: the target or targets of each input.
-    """
+    """The targets of inputs; a task's own adds what its scores need to know besides."""
 
     arrays: Any
 
@@ -101,30 +97,12 @@ class ExampleOutputs(NamedTuple):
     """An example with the outputs that a network computed for it.
 
     Attributes:
-        example: the example.
-        inputs: its inputs.
         outputs: the outputs for its inputs, in their order, (outputs, labels).
     """
 
     example: Labelled
     inputs: Sequence[EncodedExample]
     outputs: Array
-
-
-def _except_label(columns: Columns) -> Columns:
-    return replace(columns, label="")
-
-
-def _unchanged(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
-    return train
-
-
-def _as_written(label: str) -> Labels:
-    return (label,)
-
-
-def _as_it_is(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
-    return [example]
 
 
 @dataclass(frozen=True)
@@ -134,7 +112,7 @@ class RowReader:
     Attributes:
         read: returns the example of a row, without a label if it has none; None if the row has no
             text. It takes the values by column, which columns hold what, and where the row came
-            from, for messages.
+            from, for the UserError of one that is broken.
         columns: the usual columns of its tables; the first that a table has count.
         formats: endings of files that it reads as another format: {".txt": ".conll"}.
         takes_texts: whether examples are texts or pairs of texts as they stand in a table, so that
@@ -155,10 +133,10 @@ class RowReader:
     formats: Mapping[str, str] = field(default_factory=dict)
     takes_texts: bool = True
     compares_texts: bool = False
-    to_predict: Callable[[Columns], Columns] = _except_label
-    to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = _unchanged
-    labels_of: Callable[[str], Labels] = _as_written
-    counted: Counted = _as_it_is
+    to_predict: Callable[[Columns], Columns] = lambda columns: replace(columns, label="")
+    to_train: Callable[[Sequence[Labelled], bool], Sequence[Labelled]] = lambda train, _: train
+    labels_of: Callable[[str], Labels] = lambda label: (label,)
+    counted: Counted = lambda example, inputs: [example]
 
 
 @dataclass(frozen=True)
@@ -231,7 +209,6 @@ class Judge(ABC):
         """Return metrics by name, the most telling first.
 
         Args:
-            outputs: (outputs, labels).
             targets: what `Task.targets` returned.
         """
 
@@ -240,9 +217,7 @@ class Judge(ABC):
         """Return by name the outputs for the dev examples that are best without a network.
 
         Args:
-            train: the targets of training.
             dev: the targets of the dev examples, which are not to be read for an answer.
-            labels: the labels.
         """
 
     def confusion(self, outputs: Array, targets: Any) -> Confusion | None:
@@ -285,7 +260,6 @@ class Answers(ABC):
         """Return the Arrow type of each column.
 
         Args:
-            labels: the labels.
             probabilities: whether there is a column for the probability of each label.
             is_pair: whether the examples have second texts.
 
@@ -294,10 +268,14 @@ class Answers(ABC):
         """
 
     @abstractmethod
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        """Return the answer to an example, by column."""
+
     def rows(
         self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
     ) -> list[dict[str, Any]]:
         """Return the answer to each example, by column."""
+        return [self.row(result, labels, probabilities=probabilities) for result in results]
 
     @property
     def fits(self) -> bool:
@@ -330,16 +308,12 @@ class NumberAnswers(Answers):
     """The first output of each example."""
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
-        """Return the type of the number."""
         if probabilities:
             raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
         return {PREDICTION: pa.float32()}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the number of each example."""
-        return [{PREDICTION: shortest(result.outputs[0, 0])} for result in results]
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        return {PREDICTION: shortest(result.outputs[0, 0])}
 
 
 @dataclass(frozen=True)
@@ -367,43 +341,25 @@ class LabelAnswers(Answers):
         return np.asarray(self.shares(outputs)[:, 1] >= self.threshold, np.int64)
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
-        """Return the types of the label and the probabilities."""
         columns = probability_columns(labels) if probabilities else []
         return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *columns], pa.float32())}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the label of each example."""
-        if not results:
-            return []
-        outputs = np.concatenate([result.outputs for result in results])
-        rows = []
-        for best, shares in zip(self.numbers(outputs), self.shares(outputs), strict=True):
-            row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
-            if probabilities:
-                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        (best,), (shares,) = self.numbers(result.outputs), self.shares(result.outputs)
+        row = {PREDICTION: labels[best], PROBABILITY: shortest(shares[best])}
+        return row | (share_columns(labels, shares) if probabilities else {})
 
     @property
     def fits(self) -> bool:
-        """Whether the temperature is to be fitted."""
         return self.temperature is None
 
     def fitted(self, outputs: Array, targets: Array) -> Mapping[str, Any]:
-        """Return the temperature, if it is to be fitted."""
         return {"temperature": fit_temperature(outputs, targets)} if self.fits else {}
 
     def calibration_error(self, outputs: Array, targets: Array) -> float:
         return calibration_error(self.shares(outputs), targets)
 
     def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
-        """Return the threshold of the second label.
-
-        Raises:
-            UserError: there are more than two labels.
-        """
         if len(labels) != 2:
             raise UserError(
                 "--threshold: is for two labels, or several labels a text; here are "
@@ -415,19 +371,6 @@ class LabelAnswers(Answers):
 def texts_of(example: Labelled) -> tuple[str, ...]:
     """Return the text of an example, or both of a pair."""
     return (example.text,) if example.pair is None else (example.text, example.pair)
-
-
-def _example_of_texts(text: str, pair: str | None) -> Labelled:
-    return Labelled(text, pair=pair)
-
-
-def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    return [texts_of(example)]
-
-
-def _logits(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    logits: Array = result.logits[row].numpy()
-    return logits[None]
 
 
 @dataclass(frozen=True)
@@ -452,9 +395,11 @@ class Exports:
     note: str = ""
     problem_type: str = ""
     cuts_texts: bool = True
-    example: Callable[[str, str | None], Labelled] = _example_of_texts
-    texts: Callable[[Labelled], list[tuple[str, ...]]] = _texts_of
-    outputs: Callable[[Any, int, EncodedExample, int], Array] = _logits
+    example: Callable[[str, str | None], Labelled] = lambda text, pair: Labelled(text, pair=pair)
+    texts: Callable[[Labelled], list[tuple[str, ...]]] = lambda example: [texts_of(example)]
+    outputs: Callable[[Any, int, EncodedExample, int], Array] = (
+        lambda result, row, encoded, before: result.logits[row].numpy()[None]
+    )
     outputs_named: tuple[str, ...] = ("logits",)
     pipeline_tag: str = "text-classification"
 
@@ -494,7 +439,6 @@ class Task(Ranged, ABC):
         """
         return self
 
-    @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> Labels:
         """Return what the head and the answers have to know of the training examples.
 
@@ -505,14 +449,22 @@ class Task(Ranged, ABC):
           both outputs and whether some questions have no answer (`span`);
         - the answers that a model may write (`text_to_text`).
 
-        Others return (): their outputs have no names.
+        By default (): the outputs have no names.
+
+        Raises:
+            UserError: the training examples are too few or of another sort.
         """
+        return ()
 
     @abstractmethod
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Return each example as ids, in one input or several."""
+        """Return each example as ids, in one input or several.
+
+        Raises:
+            UserError: an example does not fit the others or the model, or has no token.
+        """
 
     @abstractmethod
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
@@ -522,10 +474,8 @@ class Task(Ranged, ABC):
         (outputs, numbers) each. Scores get what this returns; a task whose scores need more returns
         `Targets` of its own.
 
-        Args:
-            examples: the examples.
-            labels: the labels.
-            encoded: their inputs.
+        Raises:
+            UserError: a label is not in `labels`.
         """
 
     def prepared(self, targets: Any, labels: Labels) -> Task:
@@ -570,6 +520,11 @@ def require_score(task: Task, name: str, setting: str) -> None:
 def probability_columns(labels: Sequence[str]) -> list[str]:
     """Return the names of the columns of each label's probability."""
     return [f"{PROBABILITY}_{label}" for label in labels]
+
+
+def share_columns(labels: Sequence[str], shares: Array) -> dict[str, float]:
+    """Return the probability of each label, (labels,), by the name of its column."""
+    return dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
 
 
 def shortest(number: Any) -> float:

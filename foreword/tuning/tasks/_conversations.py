@@ -41,11 +41,9 @@ class ChatTokens:
     """The tokens of conversations.
 
     Attributes:
-        tokenizer: cuts texts.
         bos: before a conversation, none or one.
         end: after each message in a decoder.
         roles: before the messages of each role.
-        length: the most tokens of a conversation.
     """
 
     tokenizer: Tokenizer
@@ -68,9 +66,6 @@ class ChatTokens:
         The oldest exchanges are left out first. A single one that is too long loses the beginning
         of its question and, beyond half the length, the end of its answer.
 
-        Args:
-            messages: the conversation up to an answer.
-
         Returns:
             ids (length,) int64, which of them are answers and their ends (length,) bool, and
             whether anything was left out.
@@ -88,23 +83,13 @@ class ChatTokens:
         return np.asarray(ids, np.int64), np.asarray(is_answer, bool), is_cut
 
     def prompt(self, messages: Sequence[Message], room: int) -> tuple[Array, bool]:
-        """Return what a decoder continues with an answer, and whether anything was left out.
-
-        Args:
-            messages: the conversation up to a question.
-            room: the most tokens.
-        """
+        """Return what a decoder continues with an answer, and whether anything was left out."""
         turns, is_cut = self._recent_turns(messages, 1, room - len(self.bos) - 1, has_ends=True)
         ids = [*self.bos, *(i for turn in turns for i in turn), self.roles[ASSISTANT]]
         return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
 
     def source(self, messages: Sequence[Message], room: int) -> tuple[Array, bool]:
-        """Return the source that an encoder-decoder answers, without what begins and ends sources.
-
-        Args:
-            messages: the conversation up to a question.
-            room: the most tokens.
-        """
+        """Return the source that an encoder-decoder answers, without its special tokens."""
         turns, is_cut = self._recent_turns(messages, 1, room, has_ends=False)
         ids = [i for turn in turns for i in turn]
         return np.asarray(ids[-room:], np.int64), is_cut or len(ids) > room
@@ -129,7 +114,6 @@ def jinja(tokenizer: Tokenizer, begin: Sequence[int], end: int, *, has_ends: boo
     """Return the template of `transformers` that gives the same ids for a conversation.
 
     Args:
-        tokenizer: names the tokens.
         begin: ids before a conversation.
         end: the id after each message, or after a source.
         has_ends: whether it is after each message, as in a decoder.
@@ -156,10 +140,6 @@ class ConversationTask(WritingTask):
     needs: ClassVar[Needs] = Needs(continues=True, special_tokens=SPECIAL_TOKENS)
 
     max_tokens: Count = 128
-
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: the model may write any answer."""
-        return ()
 
     def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the setting."""

@@ -14,7 +14,7 @@ from foreword.nn.dropout import Dropout
 from foreword.settings.ranges import NonNegative, ShareBelowOne
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling, TemplatedText
 from foreword.tuning.tasks._contract import EncodedExample, Needs, OutputForm, Reduction, Task
 from foreword.tuning.windows import Windows
@@ -125,27 +125,20 @@ class PooledTask(HeadedTask):
         """Return whether an output reduces several states to one."""
         return (self.pooling or template.pooling) in REDUCED
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each text or pair in the template, in windows if it is long, one output each.
-
-        Raises:
-            UserError: some examples are pairs and some are not, or the model has no such state.
-        """
+    ) -> Iterator[EncodedExample]:
+        """Yield each text or pair in the template, in windows if it is long, one output each."""
         are_pairs = any(example.pair is not None for example in examples)
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                firsts = tokenizer.encode_batch([example.text for example in chunk])
-                seconds: Sequence[list[int] | None] = [None] * len(chunk)
-                if are_pairs:
-                    seconds = tokenizer.encode_batch(list(map(_second, chunk)))
-                for first, second in zip(firsts, seconds, strict=True):
-                    windows = template.windows(first, second, is_cut=self.windows == "cut")
-                    yield from self.inputs_of(windows, template)
-
-        return EncodedTexts.of(encoded())
+        for chunk in batched(examples):
+            firsts = tokenizer.encode_batch([example.text for example in chunk])
+            seconds: Sequence[list[int] | None] = [None] * len(chunk)
+            if are_pairs:
+                seconds = tokenizer.encode_batch(list(map(_second, chunk)))
+            for first, second in zip(firsts, seconds, strict=True):
+                windows = template.windows(first, second, is_cut=self.windows == "cut")
+                yield from self.inputs_of(windows, template)
 
     def inputs_of(
         self, windows: Iterable[TemplatedText], template: InputTemplate, *, is_further: bool = False

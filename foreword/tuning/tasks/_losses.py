@@ -24,11 +24,7 @@ Weights = Literal["balanced"] | tuple[str, ...]
 
 
 def require_weights(weights: Weights) -> None:
-    """Check that weights are of the form `label=weight`.
-
-    Raises:
-        ValueError: one is not.
-    """
+    """Raise ValueError unless weights are of the form `label=weight`."""
     for entry in () if weights == "balanced" else weights:
         label, _, weight = entry.rpartition("=")
         if not label or not _is_positive(weight):
@@ -39,9 +35,7 @@ def weights_of(weights: Weights, classes: Array, labels: Sequence[str]) -> tuple
     """Return the weight of each class, `label=weight`, in the order of the labels; () for none.
 
     Args:
-        weights: the setting.
         classes: the class of each output in training, by number, or UNLABELLED.
-        labels: the names of the classes.
 
     Raises:
         UserError: a weight is of no label.
@@ -93,15 +87,10 @@ def require_known(
     labels: Sequence[str],
     labels_of: Callable[[str], Sequence[str]],
 ) -> None:
-    """Check that training has all labels of examples.
+    """Raise UserError unless training has all labels of examples; the first other is named.
 
     Args:
-        examples: the examples.
-        labels: the labels of training.
         labels_of: returns the labels of an example, given its label as written.
-
-    Raises:
-        UserError: it lacks some; the first example with one of them is named.
     """
     known, unseen, source = set(labels), Counter[str](), ""
     for example in examples:

@@ -33,10 +33,6 @@ class AnswerForm:
     A model with a source has that of pretraining; its template's length is that of the source. A
     decoder reads text and answer in one row, of at most the template's length, which begins as the
     prompts that it continues.
-
-    Attributes:
-        prompted: the model.
-        template: the input template.
     """
 
     prompted: TrainedModel
@@ -44,21 +40,13 @@ class AnswerForm:
 
     @classmethod
     def of(cls, prompted: TrainedModel, template: InputTemplate) -> AnswerForm:
-        """Return the form of a model.
-
-        Raises:
-            UserError: it writes no text.
-        """
+        """Return the form of a model, which has to write text."""
         cls.require_writer(prompted, is_causal=template.is_causal)
         return cls(prompted, template)
 
     @staticmethod
     def require_writer(prompted: TrainedModel, *, is_causal: bool = True) -> None:
-        """Check that a model writes text; `is_causal` is its input template's.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Raise UserError unless a model writes text; `is_causal` is its input template's."""
         if prompted.unmasks:
             raise UserError(
                 f"{prompted.name}: --task text_to_text, chat and prefer do not train models of "
@@ -98,11 +86,7 @@ class AnswerForm:
         return np.concatenate([self.prompted.prompt_prefix, ids, separator]).astype(np.int64)
 
     def start(self, source: Array) -> Start:
-        """Return what an answer begins with.
-
-        Args:
-            source: the text with its special tokens.
-        """
+        """Return what an answer begins with."""
         none = source[:0]
         return Start(source, none) if self.prompted.answers else Start(None, source)
 
@@ -158,7 +142,6 @@ class WritingTask(Task):
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,).
-            numbers: the numbers of the examples.
         """
         total = outputs.sum()
         return Loss(total, total.new_tensor(float(len(targets))))

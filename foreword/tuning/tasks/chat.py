@@ -21,11 +21,7 @@ from foreword.types import Array
 
 
 def read_conversation(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the conversation of a row, its label the number of answers.
-
-    Raises:
-        UserError: it is no list of messages, or the roles are out of order.
-    """
+    """Return the conversation of a row, its label the number of answers."""
     value = row.get(columns.text)
     if isinstance(value, str):
         answer = text_of(row.get(columns.label), source) if columns.label else ""

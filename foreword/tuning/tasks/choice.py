@@ -17,7 +17,7 @@ from foreword.tables.choice import COLUMNS, choice_example, question_of
 from foreword.tables.columns import PREDICTION
 from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import InputTemplate, TemplatedText
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
@@ -56,16 +56,6 @@ def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     return [(first, option) for option in question.options]
 
 
-def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
-    """Return a pair of context and question, and the option, for each option."""
-    return [Labelled(first, pair=option) for first, option in _texts_of(example)]
-
-
-def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    logits: Array = result.logits[row].numpy()
-    return logits[:, None]
-
-
 class ChoiceJudge(Judge):
     """Accuracy, beside chance and the longest option; of options that are equal each has a part."""
 
@@ -96,18 +86,12 @@ class ChoiceAnswers(Answers):
         types = {PREDICTION: pa.string(), OPTION: pa.int64(), PROBABILITY: pa.float32()}
         return {**types, PROBABILITIES: pa.list_(pa.float32())} if probabilities else types
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs[:, 0])
-            best = int(shares.argmax())
-            option = question_of(result.example).options[best]
-            row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
-            more = {PROBABILITIES: [shortest(share) for share in shares]} if probabilities else {}
-            rows.append(row | more)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        shares = softmax(result.outputs[:, 0])
+        best = int(shares.argmax())
+        option = question_of(result.example).options[best]
+        row = {PREDICTION: option, OPTION: best, PROBABILITY: shortest(shares[best])}
+        return row | ({PROBABILITIES: list(map(shortest, shares))} if probabilities else {})
 
 
 @dataclass(frozen=True)
@@ -133,7 +117,10 @@ class Choice(PooledTask):
     """
 
     reader: ClassVar[RowReader] = RowReader(
-        choice_example, COLUMNS, takes_texts=False, counted=_counted
+        choice_example,
+        COLUMNS,
+        takes_texts=False,
+        counted=lambda example, _: [Labelled(a, pair=b) for a, b in _texts_of(example)],
     )
     exports: ClassVar[Exports] = Exports(
         "MultipleChoice",
@@ -141,7 +128,7 @@ class Choice(PooledTask):
         cuts_texts=False,
         example=_example_of_texts,
         texts=_texts_of,
-        outputs=_outputs_there,
+        outputs=lambda result, row, encoded, before: result.logits[row].numpy()[:, None],
         pipeline_tag="multiple-choice",
     )
     judge: ClassVar[Judge] = ChoiceJudge()
@@ -151,10 +138,6 @@ class Choice(PooledTask):
     @property
     def needs(self) -> Needs:
         return replace(super().needs, loss_unit="example")
-
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: an option is scored, whatever it is called."""
-        return ()
 
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
@@ -171,26 +154,23 @@ class Choice(PooledTask):
             np.concatenate(right).astype(np.float32), begins, np.concatenate(lengths)
         )
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return an input for each option of each question."""
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                questions = [question_of(example) for example in chunk]
-                contexts = tokenizer.encode_batch([q.context for q in questions])
-                texts = tokenizer.encode_batch(
-                    [f" {q.text}" if q.context else q.text for q in questions]
-                )
-                options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
-                for question, context, text in zip(questions, contexts, texts, strict=True):
-                    for number in range(len(question.options)):
-                        option = next(options)
-                        windows = self._windows(context, text, option, template)
-                        yield from self.inputs_of(windows, template, is_further=number > 0)
-
-        return EncodedTexts.of(encoded())
+    ) -> Iterator[EncodedExample]:
+        """Yield an input for each option of each question."""
+        for chunk in batched(examples):
+            questions = [question_of(example) for example in chunk]
+            contexts = tokenizer.encode_batch([q.context for q in questions])
+            texts = tokenizer.encode_batch(
+                [f" {q.text}" if q.context else q.text for q in questions]
+            )
+            options = iter(tokenizer.encode_batch([o for q in questions for o in q.options]))
+            for question, context, text in zip(questions, contexts, texts, strict=True):
+                for number in range(len(question.options)):
+                    option = next(options)
+                    windows = self._windows(context, text, option, template)
+                    yield from self.inputs_of(windows, template, is_further=number > 0)
 
     def _windows(
         self,

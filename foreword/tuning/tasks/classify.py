@@ -91,11 +91,7 @@ class Classify(PooledTask):
         return LabelAnswers(self.temperature, self.threshold)
 
     def for_examples(self, columns: Columns, train: Sequence[Labelled]) -> Classify | Multilabel:
-        """Return `multilabel` with the same settings, if labels are lists.
-
-        Raises:
-            UserError: a label is `positive`, and there are lists of them.
-        """
+        """Return `multilabel` with the same settings, if labels are lists."""
         if not are_sets(train):
             return self
         if self.positive:
@@ -107,12 +103,7 @@ class Classify(PooledTask):
         )
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the labels of the training examples, sorted; a `positive` one is the last.
-
-        Raises:
-            UserError: there are fewer than two, or they are measurements, not classes, or not two
-                labels, of which one is `positive` or has a threshold.
-        """
+        """Return the labels of the training examples, sorted; a `positive` one is the last."""
         labels = tuple(sorted({example.label for example in train}))
         if len(labels) < 2:
             what = f"all {len(train):,} are '{labels[0]}'" if labels else "there are none"
@@ -134,11 +125,7 @@ class Classify(PooledTask):
         return tuple(sorted(labels, key=self.positive.__eq__))
 
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
-        """Return the index of each example's label, (examples,) int64.
-
-        Raises:
-            UserError: a label is not in `labels`.
-        """
+        """Return the index of each example's label, (examples,) int64."""
         require_known(examples, labels, self.reader.labels_of)
         number = {label: n for n, label in enumerate(labels)}
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)

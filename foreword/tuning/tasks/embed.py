@@ -19,7 +19,7 @@ from foreword.settings.ranges import Positive
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts, batched
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
     Answers,
@@ -63,11 +63,6 @@ def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
             "text apart, and this model has none; add --set tune.dropout=0.1"
         )
     return LabelledTexts.of(example._replace(pair=example.text) for example in train)
-
-
-def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
-    """Return each text."""
-    return [Labelled(text) for text in texts_of(example)]
 
 
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
@@ -114,20 +109,11 @@ class VectorAnswers(Answers):
             raise UserError(f"--probabilities: this model was tuned to {self.purpose}")
         return {PREDICTION: pa.float32() if is_pair else pa.list_(pa.float32())}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            vectors = _normalised(result.outputs)
-            is_pair = len(vectors) > 1
-            answer = (
-                shortest(np.clip(vectors[0] @ vectors[1], -1, 1))  # rounded, it may exceed 1
-                if is_pair
-                else list(map(shortest, result.outputs[0]))
-            )
-            rows.append({PREDICTION: answer})
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        if len(result.outputs) == 1:
+            return {PREDICTION: list(map(shortest, result.outputs[0]))}
+        first, second = _normalised(result.outputs)
+        return {PREDICTION: shortest(np.clip(first @ second, -1, 1))}  # rounded, it may exceed 1
 
 
 @dataclass(frozen=True)
@@ -175,7 +161,7 @@ class Embed(Task):
         ),
         compares_texts=True,
         to_train=_pairs,
-        counted=_counted,
+        counted=lambda example, _: [Labelled(text) for text in texts_of(example)],
     )
     exports: ClassVar[Exports] = Exports(
         "TextEncoding",
@@ -195,42 +181,31 @@ class Embed(Task):
     def needs(self) -> Needs:
         return Needs(reads_tokens=True, loss_unit="batch", windows=self.windows, outputs="vectors")
 
-    def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return nothing: vectors have no labels."""
-        return ()
-
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return the windows of each text, so one input or more for each text of a pair."""
+    ) -> Iterator[EncodedExample]:
+        """Yield the windows of each text, so one input or more for each text of a pair."""
         is_pooled = self.pooling == "mean"
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                texts = [texts_of(example) for example in chunk]
-                ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
-                for group in texts:
-                    for number in range(len(group)):
-                        windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
-                        for window, inputs in enumerate(windows):
-                            positions = np.arange(len(inputs.ids))
-                            if not is_pooled:
-                                positions = template.pooled_positions(inputs, self.pooling)
-                            yield EncodedExample(
-                                inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
-                                is_further=number + window > 0, is_continued=window > 0,
-                            )  # fmt: skip
-
-        return EncodedTexts.of(encoded())
+        for chunk in batched(examples):
+            texts = [texts_of(example) for example in chunk]
+            ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
+            for group in texts:
+                for number in range(len(group)):
+                    windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
+                    for window, inputs in enumerate(windows):
+                        positions = np.arange(len(inputs.ids))
+                        if not is_pooled:
+                            positions = template.pooled_positions(inputs, self.pooling)
+                        yield EncodedExample(
+                            inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
+                            is_further=number + window > 0, is_continued=window > 0,
+                        )  # fmt: skip
 
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
     ) -> PairTargets:
-        """Return the score of each pair, and which texts are equal.
-
-        Raises:
-            UserError: one is not a pair, or a score is not a number.
-        """
+        """Return the score of each pair, and which texts are equal."""
         for example in examples:
             if example.pair is None:
                 raise UserError(f"{example.source}: has no second text, and dev examples are pairs")

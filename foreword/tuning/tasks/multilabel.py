@@ -38,6 +38,7 @@ from foreword.tuning.tasks._contract import (
     OutputForm,
     RowReader,
     probability_columns,
+    share_columns,
     shortest,
 )
 from foreword.tuning.tasks._headed import PooledTask
@@ -131,11 +132,7 @@ class Multilabel(PooledTask):
         return SetAnswers(self.temperature, self.thresholds)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the labels of the training examples, sorted.
-
-        Raises:
-            UserError: no example has one, or there is not a threshold for each.
-        """
+        """Return the labels of the training examples, sorted."""
         labels = tuple(sorted({label for e in train for label in labels_of(e.label)}))
         if not labels:
             raise UserError("the training examples need labels; no text has one")
@@ -147,11 +144,7 @@ class Multilabel(PooledTask):
         return labels
 
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Array:
-        """Return 1 for each label that an example has and 0 else, (examples, 1, labels) float32.
-
-        Raises:
-            UserError: a label is not in `labels`.
-        """
+        """Return 1 for each label that an example has and 0 else, (examples, 1, labels) float32."""
         require_known(examples, labels, labels_of)
         number = {label: n for n, label in enumerate(labels)}
         targets = np.zeros((len(examples), 1, len(labels)), np.float32)
@@ -200,29 +193,19 @@ class SetAnswers(Answers):
         return np.asarray(self.shares(outputs) >= np.array(self.thresholds or 0.5))
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
-        """Return the types of the lists, and of the probability of each label."""
         columns = probability_columns(labels) if probabilities else []
         lists = {PREDICTION: pa.list_(pa.string()), PROBABILITY: pa.list_(pa.float32())}
         return {**lists, **dict.fromkeys(columns, pa.float32())}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the labels of each example, the likeliest first."""
-        if not results:
-            return []
-        outputs = np.concatenate([result.outputs for result in results])
-        rows = []
-        for shares, is_in in zip(self.shares(outputs), self.sets(outputs), strict=True):
-            chosen = [n for n in np.argsort(-shares, kind="stable") if is_in[n]]
-            row: dict[str, Any] = {
-                PREDICTION: [labels[n] for n in chosen],
-                PROBABILITY: [shortest(shares[n]) for n in chosen],
-            }
-            if probabilities:
-                row |= dict(zip(probability_columns(labels), map(shortest, shares), strict=True))
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        """Return the labels of an example, the likeliest first."""
+        (shares,), (is_in,) = self.shares(result.outputs), self.sets(result.outputs)
+        chosen = [n for n in np.argsort(-shares, kind="stable") if is_in[n]]
+        row = {
+            PREDICTION: [labels[n] for n in chosen],
+            PROBABILITY: [shortest(shares[n]) for n in chosen],
+        }
+        return row | (share_columns(labels, shares) if probabilities else {})
 
     @property
     def fits(self) -> bool:

@@ -35,12 +35,7 @@ REJECTED = "rejected"  # the column
 
 
 def read_preference(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the prompt of a row, the chosen answer as its label, the rejected one as its pair.
-
-    Raises:
-        UserError: there is no rejected answer, one is not a text, both are the same, or whole
-            conversations differ before their last answers.
-    """
+    """Return the prompt of a row, the chosen answer as its label, the rejected one as its pair."""
     value = row.get(columns.text)
     if value is None or (isinstance(value, str) and not value.strip()):
         return None

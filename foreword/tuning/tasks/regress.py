@@ -32,11 +32,7 @@ LARGEST = 1e7
 
 
 def read_number(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the example of a row, its number perhaps with a decimal comma.
-
-    Raises:
-        UserError: the label is not a number, or too large.
-    """
+    """Return the example of a row, its number perhaps with a decimal comma."""
     example = example_of(row, columns, source)
     if example is not None and example.label:
         _number(example)
@@ -92,11 +88,7 @@ class Regress(PooledTask):
     judge: ClassVar[Judge] = NumberJudge()
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the least and the greatest number of the training examples.
-
-        Raises:
-            UserError: decimals have points and commas, or all numbers are equal.
-        """
+        """Return the least and the greatest number of the training examples."""
         numbers = _numbers(train)
         if not numbers or np.float32(min(numbers)) == np.float32(max(numbers)):
             what = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"

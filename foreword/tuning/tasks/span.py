@@ -21,7 +21,7 @@ from foreword.tables.examples import Labelled, Repaired, batched
 from foreword.tables.squad import NEAR, PASSAGE, located, read_answers
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.words import split
-from foreword.tuning.encoded import EncodedTexts, by_example
+from foreword.tuning.encoded import by_example, in_columns
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
@@ -68,9 +68,6 @@ def read_question(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
 
     An answer that is a few characters beside its offset, or differs in its white space, is put
     right; one that is elsewhere is scored but not trained on.
-
-    Raises:
-        UserError: the question is empty, or no answer is in the passage near its offset.
     """
     context = text_of(row.get(columns.text), source)
     question = text_of(row.get(columns.pair), source).strip()
@@ -138,11 +135,6 @@ def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
     return rows
 
 
-def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    """Return the question and the passage."""
-    return [(example.pair or "", example.text)]
-
-
 def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
     both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
     outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
@@ -180,7 +172,7 @@ class Span(HeadedTask):
     exports: ClassVar[Exports] = Exports(
         "QuestionAnswering",
         cuts_texts=False,
-        texts=_texts_of,
+        texts=lambda example: [(example.pair or "", example.text)],
         outputs=_outputs_there,
         outputs_named=("start_logits", "end_logits"),
         pipeline_tag="question-answering",
@@ -204,11 +196,7 @@ class Span(HeadedTask):
         return SpanAnswers(self.max_answer, self.threshold)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the names of both outputs, and NO_ANSWER if a question has no answer.
-
-        Raises:
-            UserError: no question has an answer.
-        """
+        """Return the names of both outputs, and NO_ANSWER if a question has no answer."""
         if all(example.label == "[]" for example in train):
             raise UserError("the training examples need answers; no question has one")
         has_none = any(example.label == "[]" for example in train)
@@ -228,25 +216,18 @@ class Span(HeadedTask):
             arrays.append(_ends(window, answer))
         return SpanTargets(arrays, examples, encoded, labels)
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each question with its passage, in windows if it is long.
-
-        Raises:
-            UserError: a passage has no token.
-        """
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
-                for example, question in zip(chunk, questions, strict=True):
-                    ids, offsets = tokenizer.encode_with_offsets(example.text)
-                    if not len(ids):
-                        raise UserError(f"{example.source}: the passage has no tokens")
-                    yield from self._windows(question, ids, offsets, template)
-
-        return EncodedTexts.of(encoded())
+    ) -> Iterator[EncodedExample]:
+        """Yield each question with its passage, in windows if it is long."""
+        for chunk in batched(examples):
+            questions = tokenizer.encode_batch([example.pair or "" for example in chunk])
+            for example, question in zip(chunk, questions, strict=True):
+                ids, offsets = tokenizer.encode_with_offsets(example.text)
+                if not len(ids):
+                    raise UserError(f"{example.source}: the passage has no tokens")
+                yield from self._windows(question, ids, offsets, template)
 
     def _windows(
         self, question: Sequence[int], ids: Array, offsets: Array, template: InputTemplate
@@ -349,31 +330,25 @@ class SpanAnswers(Answers):
         types = {PREDICTION: pa.string(), **PLACE, PROBABILITY: pa.float32()}
         return {**types, BEST: BEST_TYPE} if probabilities else types
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        """Return the answer to each question; with `probabilities` the best ones too."""
-        rows = []
-        for result in results:
-            best = _best_spans(result, self.max_answer, 20)
-            scores = np.array([best.none, *(each.score for each in best.candidates)])
-            shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
-            assert self.threshold is not None
-            is_answered = best.margin <= self.threshold
-            first = best.candidates[0]
-            row: dict[str, Any] = {
-                PREDICTION: first.text if is_answered else "",
-                START: first.start if is_answered else None,
-                END: first.end if is_answered else None,
-                PROBABILITY: shortest(shares[1 if is_answered else 0]),
-            }
-            if probabilities:
-                row[BEST] = [
-                    {"text": e.text, START: e.start, END: e.end, PROBABILITY: shortest(share)}
-                    for e, share in zip(best.candidates, shares[1:], strict=True)
-                ]
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        """Return the answer to a question; with `probabilities` the best ones too."""
+        best = _best_spans(result, self.max_answer, 20)
+        scores = np.array([best.none, *(each.score for each in best.candidates)])
+        shares = softmax(scores) if NO_ANSWER in labels else [0.0, *softmax(scores[1:])]
+        assert self.threshold is not None
+        first = best.candidates[0]
+        row: dict[str, Any] = {
+            PREDICTION: first.text, START: first.start, END: first.end,
+            PROBABILITY: shortest(shares[1]),
+        }  # fmt: skip
+        if best.margin > self.threshold:
+            row = {PREDICTION: "", START: None, END: None, PROBABILITY: shortest(shares[0])}
+        if probabilities:
+            row[BEST] = [
+                {"text": e.text, START: e.start, END: e.end, PROBABILITY: shortest(share)}
+                for e, share in zip(best.candidates, shares[1:], strict=True)
+            ]
+        return row
 
 
 class SpanCandidate(NamedTuple):

@@ -20,7 +20,7 @@ from foreword.tables.conll import SPACE_AFTER
 from foreword.tables.examples import Labelled, batched
 from foreword.text import special
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts
+from foreword.tuning.encoded import in_columns
 from foreword.tuning.entities import are_entity_labels, entities, entity_scores
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import (
@@ -63,9 +63,6 @@ def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     """Return the sentence of a row, whose cells are lists, or texts split at spaces.
 
     A text stays beside its words, so that answers tell where in it they are.
-
-    Raises:
-        UserError: the labels do not fit the words, or a word is empty.
     """
     words = _items(row.get(columns.text), source)
     if not words:
@@ -90,16 +87,6 @@ def read_sentence(row: Mapping[str, Any], columns: Columns, source: str) -> Labe
     cell = row.get(columns.text)
     whole = cell if isinstance(cell, str) else None
     return Labelled(text, SPACED.join(tags) if any(tags) else "", whole, source)
-
-
-def _example_of_texts(text: str, pair: str | None) -> Labelled:
-    """Return a sentence of the words between spaces."""
-    return Labelled(SPACED.join(text.split()))
-
-
-def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
-    """Return the sentence as it is written."""
-    return [("".join(_forms(example.text)),)]
 
 
 def _counted(example: Labelled, inputs: Inputs) -> Sequence[Labelled | list[str]]:
@@ -187,23 +174,17 @@ class TagAnswers(Answers):
         places |= {ENTITIES: ENTITY_TYPE} if are_entity_labels(labels) else {}
         return {PREDICTION: pa.list_(pa.string()), **numbers, **places}
 
-    def rows(
-        self, results: Sequence[ExampleOutputs], labels: Labels, *, probabilities: bool
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for result in results:
-            shares = softmax(result.outputs, axis=1)
-            row = {
-                PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
-                PROBABILITY: [shortest(share) for share in shares.max(axis=1)],
-            }
-            if probabilities:
-                columns = zip(probability_columns(labels), shares.T, strict=True)
-                row |= {name: [shortest(share) for share in column] for name, column in columns}
-            if (text := result.example.pair) is not None:
-                row |= _places(text, row[PREDICTION], labels)
-            rows.append(row)
-        return rows
+    def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
+        shares = softmax(result.outputs, axis=1)
+        row = {
+            PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
+            PROBABILITY: list(map(shortest, shares.max(axis=1))),
+        }
+        if probabilities:
+            columns = zip(probability_columns(labels), shares.T, strict=True)
+            row |= {name: list(map(shortest, column)) for name, column in columns}
+        text = result.example.pair
+        return row if text is None else row | _places(text, row[PREDICTION], labels)
 
 
 def _places(text: str, tags: Sequence[str], labels: Labels) -> dict[str, list[Any]]:
@@ -259,8 +240,8 @@ class Tag(HeadedTask):
         "the label of a word is that of its first token: pipeline(..., "
         'aggregation_strategy="first")',
         cuts_texts=False,
-        example=_example_of_texts,
-        texts=_texts_of,
+        example=lambda text, pair: Labelled(SPACED.join(text.split())),
+        texts=lambda example: [("".join(_forms(example.text)),)],
         outputs=_outputs_there,
         pipeline_tag="token-classification",
     )
@@ -282,11 +263,7 @@ class Tag(HeadedTask):
         return replace(super().needs, reads_tokens=True)
 
     def labels(self, train: Sequence[Labelled]) -> Labels:
-        """Return the labels of the training examples, sorted.
-
-        Raises:
-            UserError: there are fewer than two.
-        """
+        """Return the labels of the training examples, sorted."""
         labels = tuple(sorted({tag for example in train for tag in _tags(example) if tag}))
         if len(labels) < 2:
             what = f"every word has '{labels[0]}'" if labels else "no word has one"
@@ -296,11 +273,7 @@ class Tag(HeadedTask):
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
     ) -> TagTargets:
-        """Return the targets of each window.
-
-        Raises:
-            UserError: a label is not in `labels`.
-        """
+        """Return the targets of each window."""
         number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
         flat: list[int] = []
         for example in examples:
@@ -315,30 +288,21 @@ class Tag(HeadedTask):
         arrays = np.split(np.asarray(flat, np.int64), np.cumsum(counts)[:-1])
         return TagTargets(arrays, examples, labels)
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each sentence, pooled at the first piece of each word, in windows if it is long.
-
-        Raises:
-            UserError: a word has no piece, and the tokenizer has no unknown token.
-        """
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                forms = list(
-                    dict.fromkeys(form for example in chunk for form in _forms(example.text))
-                )
-                pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
-                for example in chunk:
-                    words = [
-                        _known(pieces[form], form, tokenizer, example.source)
-                        for form in _forms(example.text)
-                    ]
-                    is_overlapping = self.windows == "overlapping"
-                    yield from _windows(words, template, is_overlapping=is_overlapping)
-
-        return EncodedTexts.of(encoded())
+    ) -> Iterator[EncodedExample]:
+        """Yield each sentence, pooled at the first piece of each word, in windows if it is long."""
+        for chunk in batched(examples):
+            forms = list(dict.fromkeys(form for example in chunk for form in _forms(example.text)))
+            pieces = dict(zip(forms, tokenizer.encode_words(forms), strict=True))
+            for example in chunk:
+                words = [
+                    _known(pieces[form], form, tokenizer, example.source)
+                    for form in _forms(example.text)
+                ]
+                is_overlapping = self.windows == "overlapping"
+                yield from _windows(words, template, is_overlapping=is_overlapping)
 
     def prepared(self, targets: TagTargets, labels: Labels) -> Tag:
         """Return the task with the weight of each class."""

@@ -19,7 +19,7 @@ from foreword.tables.examples import Labelled, batched
 from foreword.tables.squad import PASSAGE, read_answers
 from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoded import EncodedTexts, Ragged
+from foreword.tuning.encoded import Ragged, in_columns
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import (
@@ -45,11 +45,7 @@ UNANSWERABLE = "unanswerable"  # written where the passage holds no answer
 
 
 def read_texts(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
-    """Return the example of a row, its sentences and its right answers joined.
-
-    Raises:
-        UserError: an answer, or what the row has for a text, is neither text nor a number.
-    """
+    """Return the example of a row, its sentences and its right answers joined."""
     text, label = row.get(columns.text), row.get(columns.label)
     joined = dict(row)
     if isinstance(text, LIST):
@@ -135,39 +131,27 @@ class TextToText(WritingTask):
         """Return the labels of the training examples, sorted; "" is that of no answer.
 
         If the model may write any answer, "" alone is a label.
-
-        Raises:
-            UserError: what the metric requires is not installed.
         """
         require(self.metric)
         if self.judge.writes:
             return ("",) if any(e.label == BETWEEN for e in train) else ()
         return tuple(sorted({answers_of(e)[0] for e in train}))
 
+    @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each source and answer as plain ids; `AnswerExamples` adds special tokens.
-
-        Raises:
-            UserError: an answer has no token.
-        """
-
-        def encoded() -> Iterator[EncodedExample]:
-            for chunk in batched(examples):
-                sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
-                answers = tokenizer.encode_batch(
-                    [self.word_of(answers_of(e)[0]) if e.label else "" for e in chunk]
-                )
-                for example, source, answer in zip(chunk, sources, answers, strict=True):
-                    if example.label and not len(answer):
-                        raise UserError(
-                            f"{example.source}: the label '{example.label}' has no tokens"
-                        )
-                    ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
-                    yield EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words)
-
-        return EncodedTexts.of(encoded())
+    ) -> Iterator[EncodedExample]:
+        """Yield each source and answer as plain ids; `AnswerExamples` adds special tokens."""
+        for chunk in batched(examples):
+            sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
+            answers = tokenizer.encode_batch(
+                [self.word_of(answers_of(e)[0]) if e.label else "" for e in chunk]
+            )
+            for example, source, answer in zip(chunk, sources, answers, strict=True):
+                if example.label and not len(answer):
+                    raise UserError(f"{example.source}: the label '{example.label}' has no tokens")
+                ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
+                yield EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words)
 
     def word_of(self, label: str) -> str:
         """Return the text that is written for a label."""
