@@ -44,6 +44,7 @@ from foreword.text import utf8
 
 LONGEST = 400  # characters of a message
 OPENED = 3  # checkpoints of earlier steps that are held in memory
+UNREAD = 1 << 26  # bytes beyond a request's limit that are read and dropped
 GONE = 499  # of a client that has left, as other servers count it
 
 
@@ -334,7 +335,7 @@ async def _detokenize(
 
 
 async def _runs(server: Server, request: Request) -> Response:
-    some = [await run_in_threadpool(one.about) for one in server.watched.values()]
+    some = [await run_in_threadpool(one.summary) for one in server.watched.values()]
     return JSON({"data": some})
 
 
@@ -550,13 +551,18 @@ async def _read(request: Request, most: int) -> bytes:
     """Return the bytes of a request.
 
     Raises:
-        RequestError: there are too many.
+        RequestError: there are too many. Most of what follows is read before: a client that still
+            sends sees a broken connection in place of an answer.
     """
-    data = bytearray()
+    data, size = bytearray(), 0
     async for part in request.stream():
-        data += part
-        if len(data) > most:
-            raise RequestError(413, f"the request has more than {most:,} bytes")
+        size += len(part)
+        if size <= most:
+            data += part
+        elif size > most + UNREAD:
+            break
+    if size > most:
+        raise RequestError(413, f"the request has more than {most:,} bytes")
     return bytes(data)
 
 

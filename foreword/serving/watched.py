@@ -25,6 +25,7 @@ CURVES = {
     "train": ("step", "loss", "tokens_per_second", "lr", "seconds"),
     "heldout": ("step", "loss", "perplexity", "bits_per_byte"),
 }
+DAMAGED = "damaged"  # the state of what cannot be read
 GRID, RESULTS = "grid.toml", "results.json"  # of a comparison
 
 
@@ -65,6 +66,16 @@ class Watched:
         """Return what kind of folder it is, and what goes on in it."""
         kind = "comparison" if self.is_comparison else "run"
         return {"name": self.name, "kind": kind, "checkpoints": self.steps, **self._state()}
+
+    def summary(self) -> dict[str, Any]:
+        """Return `about`, or why it cannot be read."""
+        try:
+            return self.about()
+        except UserError as error:
+            reason = str(error).replace(str(self.folder), self.name)
+            kind = "comparison" if self.is_comparison else "run"
+            about = {"name": self.name, "kind": kind, "checkpoints": self.steps, "share": 0.0}
+            return about | {"state": DAMAGED, "can_control": False, "error": reason}
 
     def history(self) -> dict[str, Any]:
         """Return all that a page shows of it: curves, samples, checkpoints; of a comparison, cells.
@@ -137,8 +148,10 @@ class Watched:
         folders = sorted(path for path in (self.folder / "runs").glob("*") if is_run(path))
         for folder in folders[:MOST_CELLS]:
             cell = Watched(folder.name, folder)
-            heldout = [record for record in cell._read() if record["kind"] == "heldout"]
-            yield cell.about() | {"heldout": _curve(heldout, CURVES["heldout"])}
+            about = cell.summary()
+            records = [] if about["state"] == DAMAGED else cell._read()
+            heldout = [record for record in records if record["kind"] == "heldout"]
+            yield about | {"heldout": _curve(heldout, CURVES["heldout"])}
 
     def _cells_done(self, state: str) -> dict[str, Any]:
         """Return how many of a comparison's trainings are done."""

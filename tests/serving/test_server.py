@@ -7,6 +7,8 @@ import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from foreword.serving.served import Capacity, Served
 from foreword.serving.written import HALF, WholeCharacters
 from foreword.text.tokenizer import Tokenizer
 from tests.serving.conftest import Asks, trained_model
+from tests.serving.site import serving
 
 PROMPTS = ["The cat sat", "A bird", "One day the sun shone on", "The dog ran to the river"]
 
@@ -304,3 +307,11 @@ def test_no_request_is_answered_by_a_fault(ask: Asks, family: str) -> None:
     requests = list(bad_requests(400, seed=len(family)))
     statuses = {client.post(path, content=data).status_code for path, data in requests}
     assert statuses >= {200, 400, 404} and max(statuses) < 500
+
+
+def test_a_client_that_sends_too_much_reads_why() -> None:
+    with serving({}) as url:
+        request = Request(f"{url}/score", data=b"x" * (1 << 24))
+        with pytest.raises(HTTPError, match="413") as refused:
+            urlopen(request, timeout=20)
+        assert "1,048,576 bytes" in refused.value.read().decode()

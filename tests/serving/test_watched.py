@@ -125,8 +125,20 @@ def test_cells_of_a_comparison_as_they_fill(run: Path, tmp_path: Path) -> None:
             shelf.copied("watched", write_run, grid / "runs" / name)
             about = client.get("/runs").json()["data"][0]
         assert (about["state"], about["share"]) == ("finished", 1.0)
+        (grid / "runs" / "a-2" / "recipe.toml").write_text("broken")
         cells = client.get("/runs/gpt").json()["cells"]
         assert [cell["name"] for cell in cells] == ["a-1", "a-2"] and cells[0]["heldout"]["loss"]
+        assert cells[1]["state"] == "damaged" and cells[1]["error"].startswith("a-2/recipe.toml: ")
+
+
+def test_a_damaged_run_hides_no_other(run: Path, tmp_path: Path) -> None:
+    shelf.copied("watched", write_run, tmp_path / "bad")
+    (tmp_path / "bad" / "recipe.toml").write_text("broken")
+    server = Server([], 1 << 16, [Watched("bad", tmp_path / "bad"), Watched("gpt", run)])
+    client = TestClient(application(server, Guard()), base_url="http://127.0.0.1")
+    bad, good = client.get("/runs").json()["data"]
+    assert (bad["state"], good["state"]) == ("damaged", "finished")
+    assert bad["error"].startswith("bad/recipe.toml: ") and bad["checkpoints"]
 
 
 def test_only_the_servers_own_page_controls_and_only_where_it_may(run: Path) -> None:

@@ -75,7 +75,8 @@ function card(run, { announce, signal }) {
   return { element, look };
 }
 
-const WORDS = { training: "in training", starting: "starting", stopped: "stopped", finished: "finished" };
+const WORDS = { training: "in training", starting: "starting", stopped: "stopped", finished: "finished",
+  damaged: "damaged" };
 
 function statusOf(now) {
   const percent = Math.floor(100 * now.share);
@@ -158,7 +159,8 @@ function comparisonOf(now) {
         h("thead", {}, h("tr", {}, ["run", "state", "done", "step", "held-out loss", "bits per byte"]
           .map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, now.cells.map((cell) => h("tr", {}, h("th", { scope: "row" }, cell.name),
-          h("td", {}, h("span", { class: `pill ${cell.state}` }, WORDS[cell.state])),
+          h("td", {}, h("span", { class: `pill ${cell.state}` }, WORDS[cell.state]),
+            cell.error && h("span", { class: "error" }, ` ${cell.error}`)),
           h("td", { class: "n" }, `${Math.floor(100 * cell.share)} %`),
           h("td", { class: "n" }, (cell.step ?? 0).toLocaleString("en")),
           h("td", { class: "n" }, cell.heldout.loss.at(-1)?.toPrecision(4) ?? "–"),
