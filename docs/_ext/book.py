@@ -2,7 +2,7 @@
 
     {claim} NAME     what is claimed, predicted and found: docs/claims.csv, or "not run yet"
     {solution}       an answer, shown on a click
-    {picture} NAME   what the function NAME of docs/_figures.py draws, as SVG in the page's colours
+    {picture} NAME   what the function NAME of docs/_figures/ draws, as SVG in the page's colours
 
 Links to files of the repository lead to pages of their text, so that the built book has all it
 names; equations become MathML by docutils, which browsers show without a script.
@@ -109,13 +109,20 @@ class Picture(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the drawing and its caption."""
-        self.env.note_dependency(str(DOCS / "_figures.py"))
-        svg = getattr(importlib.import_module("_figures"), self.arguments[0])()
+        file = picture_file(self.arguments[0])
+        self.env.note_dependency(str(file))
+        svg = getattr(importlib.import_module(f"_figures.{file.stem}"), self.arguments[0])()
         return [
             nodes.raw("", f'<figure class="picture">{svg}<figcaption>', format="html"),
             *self.parse_content_to_nodes(),
             nodes.raw("", "</figcaption></figure>", format="html"),
         ]
+
+
+def picture_file(name: str) -> Path:
+    """Return the file of the function that draws a picture."""
+    files = sorted((DOCS / "_figures").glob("*.py"))
+    return next(file for file in files if f"\ndef {name}() -> str:" in file.read_text("utf-8"))
 
 
 def api(directive: str, name: str, *options: str) -> str:

@@ -99,6 +99,7 @@ class GridTask(Ranged):
         pair: column of the second text of a pair, likewise.
         columns: names of all columns, for files without a header.
         rows: number of training examples, the first of the file; 0 for all.
+        joins_pairs: whether a pair is read as one text, without a special token between its two.
         after: the name of a task above, on which the model is fine-tuned first (intermediate-task
             tuning, Phang et al. 2018), with one seed.
         metric: metric in tables and plots; default: the first of the task.
@@ -115,6 +116,7 @@ class GridTask(Ranged):
     pair: str = ""
     columns: tuple[str, ...] = ()
     rows: CountOrZero = 0
+    joins_pairs: bool = False
     after: str = ""
     metric: str = ""
     scratch: bool = True
@@ -456,13 +458,21 @@ def read_examples(task: GridTask) -> TaskExamples:
         )
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error
+    dev = LabelledTexts.of(example for examples, _ in devs for example in examples)
+    if task.joins_pairs:
+        train, dev = _joined(train), _joined(dev)
     return TaskExamples(
         train[: task.rows or None],
-        LabelledTexts.of(example for dev, _ in devs for example in dev),
+        dev,
         skipped + sum(count for _, count in devs),
         tuple(map(atomic.checksum, files)),
         columns[0],
     )
+
+
+def _joined(examples: Sequence[Labelled]) -> LabelledTexts:
+    """Return pairs as single texts."""
+    return LabelledTexts.of(e._replace(text=f"{e.text} {e.pair}", pair=None) for e in examples)
 
 
 def _recipe_path(folder: Path, recipe: str) -> str:

@@ -44,6 +44,17 @@ def test_columns_are_the_usual_ones_of_the_task_and_the_format(folder: Path) -> 
     assert (example.text, example.label) == ("Ada\nsleeps", "B-person\nO")
 
 
+def test_the_texts_of_a_pair_may_be_read_as_one(folder: Path) -> None:
+    (folder / "pairs.tsv").write_text("text\tpair\tlabel\na b\tc\tyes\n", encoding="utf-8")
+    task = {"name": "Pairs", "train": "pairs.tsv", "dev": "pairs.tsv", "pair": "pair"}
+    for joins, expected in ((False, ("a b", "c")), (True, ("a b c", None))):
+        (grid_task,) = load_grid(
+            grids.write_grid(folder, tasks=[{**task, "joins_pairs": joins}])
+        ).tasks
+        (example,) = read_examples(grid_task).dev
+        assert (example.text, example.pair) == expected
+
+
 def test_the_command_line_overrides_the_grid(folder: Path, tmp_path: Path) -> None:
     path = grids.write_grid(folder)
     grid = load_grid(path, ["elsewhere"], tmp_path, Budget("hours", 2))
