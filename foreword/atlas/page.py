@@ -20,7 +20,7 @@ from foreword.comparison.claim import Claim, ClaimTerm
 from foreword.comparison.tables import MarkdownTable
 from foreword.disk import atomic
 from foreword.evaluation.statistics import LEVEL, interval
-from foreword.formatting import duration, power, probability, quantity
+from foreword.formatting import at_most, duration, power, probability, quantity
 
 FILES = ("claims.md", "claims.csv", "claims.png")
 COLOURS = {HOLDS: "tab:green", FAILS: "tab:red", NOT_SHOWN: "tab:gray", MISSING: "tab:gray"}
@@ -158,7 +158,7 @@ def _measured(found: Findings, claim: Claim) -> str:
         values = found.values(term)
         half = interval(values).half_width if len(values) > 1 else math.nan
         terms.append(
-            f"{term} {_mean(values)}"
+            f"{term} {at_most(_mean(values), found.is_bound(term))}"
             + ("" if math.isnan(half) or not half else f" ± {_number(half)}")
         )
     return ", ".join(terms)
@@ -166,6 +166,8 @@ def _measured(found: Findings, claim: Claim) -> str:
 
 def _power(claim: Claim, one: Decision) -> str:
     """Return what could show a claim, in words."""
+    if one.bounds:
+        return f"exact losses; of {', '.join(one.bounds)} only upper bounds are known"
     if one.verdict == MISSING:
         return f"two seeds or more of: {', '.join(one.missing)}"
     far = f"a factor of {one.shows:.3f}" if claim.is_factor else f"{_number(one.shows)}"
@@ -182,6 +184,7 @@ def _cells(found: Findings) -> MarkdownTable:
             continue
         bits = [run["bits_per_byte"] for run in runs if run["bits_per_byte"] is not None]
         losses = [run["heldout_loss"] for run in runs if run["heldout_loss"] is not None]
+        is_bound = any(run.get("is_bound") for run in runs)
         rows.append(
             (
                 name,
@@ -190,8 +193,8 @@ def _cells(found: Findings) -> MarkdownTable:
                 quantity(runs[0]["tokens"]),
                 power(runs[0]["flops"]),
                 str(len(runs)),
-                _mean(losses),
-                _mean(bits),
+                at_most(_mean(losses), is_bound),
+                at_most(_mean(bits), is_bound),
             )
         )
     columns = ("cell", "recipe", "parameters", "tokens", "FLOPs", "seeds", "loss", "bits per byte")

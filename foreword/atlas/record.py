@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from foreword.atlas.merged import Atlas
-from foreword.atlas.verdict import Decision, corrected, verdict
+from foreword.atlas.verdict import MISSING, Decision, corrected, verdict
 from foreword.comparison.claim import Claim, ClaimTerm
-from foreword.comparison.results import NUMBERS, TuningScore, values_of
+from foreword.comparison.results import LOSSES, NUMBERS, TuningScore, values_of
 from foreword.comparison.run import RESULTS
 from foreword.disk import stored
 from foreword.errors import UserError
@@ -87,10 +87,22 @@ class Findings:
         of = term.cell, term.measure, term.start
         return list(values_of(self.scores, of, self.metrics.get(term.measure, "")).values())
 
+    def is_bound(self, term: ClaimTerm) -> bool:
+        """Return whether the values of a term are upper bounds of losses."""
+        runs = [run for run in self.runs if run["cell"] == term.cell]
+        return term.measure in LOSSES and any(run.get("is_bound") for run in runs)
+
     def verdicts(self) -> dict[str, Decision]:
-        """Return the verdict on each claim."""
-        claims = self.record.claims
-        return corrected({name: verdict(one.claim, self.values) for name, one in claims.items()})
+        """Return the verdict on each claim; none on one that sets bounds against exact losses."""
+        decisions = dict[str, Decision]()
+        for name, one in self.record.claims.items():
+            terms = [term for _, term in one.claim.weighted]
+            bounds = tuple(dict.fromkeys(str(term) for term in terms if self.is_bound(term)))
+            if bounds and not all(map(self.is_bound, terms)):
+                decisions[name] = Decision(MISSING, bounds=bounds)
+            else:
+                decisions[name] = verdict(one.claim, self.values)
+        return corrected(decisions)
 
 
 def commit(folder: Path, atlas: Atlas, record: Record, trained: Collection[str]) -> None:

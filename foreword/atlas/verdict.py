@@ -42,6 +42,7 @@ class Decision:
         needs: seeds of each cell that would show a number as far from it as this one is; None if
             more than 100.
         missing: the cells that have no value, or too few.
+        bounds: the cells of which only upper bounds are known, where others have exact losses.
     """
 
     verdict: str
@@ -54,6 +55,7 @@ class Decision:
     shows: float = math.nan
     needs: int | None = None
     missing: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
     @property
     def is_decided(self) -> bool:

@@ -179,7 +179,8 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
     """Return a row for each finished run, as `foreword scale fit` reads them.
 
     Rows that are known come first, but those of runs that are here again. The loss is in bits per
-    byte where all of the text is predicted, else in nats per prediction.
+    byte where all of the text is predicted, else in nats per prediction; the unit says so of upper
+    bounds, so that no fit or choice takes them for exact losses.
     """
     comparison, rows = results.comparison, []
     cells = {cell.name: cell for cell in comparison.grid.cells}
@@ -205,7 +206,8 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "lr": recipe.optimizer.lr,
                 "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
                 "unigram": round(unigram_loss(text, in_bytes), 4),
-                "unit": "bits per byte" if in_bytes else "nats per prediction",
+                "unit": ("bits per byte" if in_bytes else "nats per prediction")
+                + run.is_bound * ", at most",
                 "seed": run.seed,
                 "steps": run.steps,
                 "seconds": round(run.seconds, 1),

@@ -130,6 +130,7 @@ NUMBERS = (
     "perplexity",
     "bits_per_byte",
 )
+LOSSES = ("heldout_loss", "perplexity", "bits_per_byte")  # upper bounds where `is_bound`
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,13 @@ class Results:
     def is_bound(self, cell: Cell) -> bool:
         """Return whether the losses of a cell's runs are upper bounds."""
         return any(run.is_bound for run in self.runs if run.cell == cell.name)
+
+    @property
+    def ranked(self) -> list[Cell]:
+        """The cells whose losses rank each other: of exact ones and upper bounds, the exact."""
+        cells = self.comparison.grid.cells
+        is_mixed = len({run.is_bound for run in self.runs}) > 1
+        return [cell for cell in cells if not (is_mixed and self.is_bound(cell))]
 
     def metric(self, task: Measure) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""

@@ -15,7 +15,7 @@ from foreword.comparison import verdicts
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.power import power_notes
-from foreword.comparison.probing import RANDOM, named, texts_of
+from foreword.comparison.probing import RANDOM, GridText, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
@@ -324,8 +324,15 @@ def _pretraining(results: Results) -> MarkdownTable:
 
 def _measured(results: Results, title: str, measures: Sequence[Measure]) -> MarkdownTable:
     """Return a table of measurements: a row per cell, a column for each, and for random weights."""
+    are_losses = [isinstance(m, GridText) for m in measures for _ in range(1 + m.scratch)]
     rows = [
-        (cell.name, *(str(value or MISSING) for value in row))
+        (
+            cell.name,
+            *(
+                at_most(str(value or MISSING), is_loss and results.is_bound(cell))
+                for value, is_loss in zip(row, are_losses, strict=True)
+            ),
+        )
         for cell in results.comparison.grid.cells
         if any(row := _scores(results, cell, measures))
     ]

@@ -124,11 +124,11 @@ def _loss_verdict(results: Results) -> Verdict | None:
 def _comparable_losses(results: Results) -> tuple[dict[str, dict[int, float]], str]:
     """Return the losses of cells by seed: bits per byte, or of one objective on the same rows."""
     by_key: dict[str, dict[str, dict[int, float]]] = {"bits_per_byte": {}, "heldout_loss": {}}
-    all_bounds = all(run.is_bound for run in results.runs)
+    ranked = {cell.name for cell in results.ranked}
     for run in results.runs:
         for key, losses in by_key.items():
-            if run.is_bound and not all_bounds:
-                continue  # an upper bound beside exact losses ranks nothing
+            if run.cell not in ranked:
+                continue
             if (value := getattr(run, key)) is not None and math.isfinite(value):
                 losses.setdefault(run.cell, {})[run.seed] = value
     if len(by_key["bits_per_byte"]) > 1:
@@ -147,7 +147,9 @@ def _predictions(results: Results, cell: Cell) -> str:
 
 def _measure_verdict(results: Results, measure: Measure) -> Verdict | None:
     """Return the verdict on a task, a probe or the text of a source."""
-    metric, cells = results.metric(measure), results.comparison.grid.cells
+    metric, cells = results.metric(measure), list(results.comparison.grid.cells)
+    if isinstance(measure, GridText):
+        cells = results.ranked
     values = {
         cell.name: seeds
         for cell in cells

@@ -40,6 +40,21 @@ def choose(candidates: Array, draws: Array, number: Array) -> Array:
     return np.asarray(candidates & (draws <= last) & (number[:, None] > 0))
 
 
+def mask_share(candidates: Array, rng: RowRng) -> tuple[Array, Array]:
+    """Return which candidates a random share of masking hides, and the weight of each.
+
+    Of the n candidates of a row 1, 2, ... or n are masked, every number equally likely, and which
+    ones is random; each has the weight 1/t, t the share, so that a row's weights sum to n.
+
+    Returns:
+        Which are masked, (batch, length) bool, and 1/t there, else 0, (batch, length) float64.
+    """
+    available = candidates.sum(1)
+    number = np.minimum(1 + (rng.evenly() * available).astype(np.int64), available)
+    chosen = choose(candidates, rng.uniform(candidates.shape[1]), number)
+    return chosen, chosen * (available / np.maximum(number, 1))[:, None]
+
+
 def word_starts(rows: Rows, candidates: Array, vocab: Vocab) -> Array:
     """Return where words begin, (batch, length) bool; each non-candidate is its own word."""
     first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)

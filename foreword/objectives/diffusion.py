@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
-from foreword.objectives._masking import candidates_of, choose, in_place
+from foreword.objectives._masking import candidates_of, in_place, mask_share
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Vocab
 
 
@@ -64,10 +64,7 @@ class Diffusion(Term):
         candidates = candidates_of(rows, vocab)
         if self.end:
             candidates |= (rows.ids == vocab.id(self.end)) & (rows.documents >= 0)
-        available = candidates.sum(1)
-        number = np.minimum(1 + (rng.evenly() * available).astype(np.int64), available)
-        chosen = choose(candidates, rng.uniform(rows.ids.shape[1]), number)
-        weights = chosen * (available / np.maximum(number, 1))[:, None]
+        chosen, weights = mask_share(candidates, rng)
         return in_place(rows, np.where(chosen, vocab.id("[MASK]"), rows.ids), weights)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:

@@ -92,13 +92,14 @@ def compare_budgets(
         raise UserError("choices: no run is finished")
     notes = []
     first = rows[0]
-    if first["unit"] != "bits per byte":
-        alike = [row for row in rows if str(row["vocabulary"]) == str(first["vocabulary"])]
-        others = dict.fromkeys(str(row["size"]) for row in rows if row not in alike)
-        if others:
-            unit = first["unit"]
-            notes.append(f"left out: {', '.join(others)}: {unit} of other vocabularies")
-        rows = alike
+    kept = [row for row in rows if row["unit"] == first["unit"]]
+    why = f"not in {first['unit']}"
+    if not str(first["unit"]).startswith("bits per byte"):
+        kept = [row for row in kept if str(row["vocabulary"]) == str(first["vocabulary"])]
+        why = f"not in {first['unit']} of the same vocabulary"
+    if others := dict.fromkeys(str(row["size"]) for row in rows if row not in kept):
+        notes.append(f"left out: {', '.join(others)}: {why}")
+    rows = kept
     losses: dict[float, dict[str, list[float]]] = defaultdict(dict)
     for row in rows:
         at = losses[float(row["budget"])]

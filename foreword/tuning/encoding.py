@@ -25,7 +25,7 @@ from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import LossUnit, Task
-from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tasks._writing import DECODER_TOKENS, WritingTask
 from foreword.types import Array
 
 
@@ -162,8 +162,12 @@ def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> I
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
     """Return the special tokens that the task or the input template needs and the model lacks."""
-    is_decoder = trained.recipe.objective.predicts.form in ("next", "next_and_in_place")
-    if names := task.needs.special_tokens or (task.needs.decoder_tokens if is_decoder else ()):
+    names = task.needs.special_tokens
+    if isinstance(task, WritingTask) and trained.unmasks:  # text and answer in one row
+        names = tuple(dict.fromkeys((*names, *DECODER_TOKENS)))
+    elif trained.continues:
+        names = names or task.needs.decoder_tokens
+    if names:
         known = {*trained.tokenizer.pieces, *trained.vocab.special}
         return tuple(name for name in names if name not in known)
     return missing_special_tokens(trained.recipe, trained.vocab)
@@ -251,8 +255,11 @@ def scoring_examples(
     """
     encoded = task.encode(examples, tokenizer, template)
     if encoded[0].answer is not None:
-        assert prompted is not None
-        answers = AnswerExamples.of(prompted, encoded, template, task.needs.loss_unit)
+        assert prompted is not None and isinstance(task, WritingTask)
+        most = task.max_tokens
+        if most is None and not task.judge.writes:
+            most = task.most_tokens(labels, prompted)
+        answers = AnswerExamples.of(prompted, encoded, template, task.needs.loss_unit, most)
         return replace(answers, targets=task.targets(examples, labels, answers.encoded))
     # Outputs do not depend on others, so scoring never needs a batch as a whole.
     unit: LossUnit = "input" if task.needs.loss_unit == "input" else "example"

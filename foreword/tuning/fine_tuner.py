@@ -97,7 +97,7 @@ class FineTuner:
         if settings.strategy.trains_new_tokens and (new := (*data.new_tokens, *fresh)):
             train_rows(self.network.backbone.embedding.token.weight, new)
         self._require_trained(settings.reinit_layers)
-        self.train: ExampleSet = data.train
+        self.train: ExampleSet = data.train.seeded(self.seed)
         self.dev: ExampleSet | None = draw.dev
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
             self.network.token_head = None

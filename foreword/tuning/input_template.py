@@ -51,6 +51,7 @@ class InputTemplate:
         fresh: special tokens of the template that pretraining never used; their embeddings are
             initialised again when the whole model is fine-tuned.
         shares_rows: the model can keep several examples in one row apart.
+        joins_answer: a written answer stands in the row of its text, where both see each other.
     """
 
     prefix: tuple[int, ...]
@@ -63,6 +64,7 @@ class InputTemplate:
     start: int | None = None
     fresh: tuple[int, ...] = ()
     shares_rows: bool = True
+    joins_answer: bool = False
 
     @property
     def room(self) -> int:
@@ -229,6 +231,7 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
         start=vocab.id(start) if start else None,
         fresh=tuple(sorted(fresh)),
         shares_rows=recipe.model.supports_document_masking,
+        joins_answer=recipe.objective.predicts.any_order,
     )
     if template.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")

@@ -30,7 +30,7 @@ from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores, by_label
 from foreword.tuning.tasks._contract import Confusion, Task
-from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import KIND, SCORES, VERSION, Tuned, TunedOn
 from foreword.types import Array
 
@@ -158,8 +158,10 @@ def save_network(
         model, chat_template = result.network.as_model(), ""
         if model is not None:
             prompted = _prompted(result, model)
-            objective = _tuned_objective(prompted) if prompted.answers else result.recipe.objective
-            write_run(part, model, replace(result.recipe, objective=objective))
+            recipe = AnswerForm(prompted, result.template).tuned_recipe
+            if prompted.answers:
+                recipe = replace(recipe, objective=_tuned_objective(prompted))
+            write_run(part, model, recipe)
             assert isinstance(result.task, WritingTask)
             chat_template = result.task.chat_template(prompted, result.template)
         else:

@@ -198,6 +198,11 @@ class PackedExamples(ABC):
     def _sizes_of(self, inputs: Sequence[int]) -> list[int]:
         return [self._sizes[n] for n in inputs]
 
+    def seeded(self, seed: int) -> PackedExamples:
+        """Return the examples as a training with this seed reads them."""
+        del seed
+        return self
+
     @abstractmethod
     def batches(
         self, numbers: Array, device: str, epoch: int | None = None

@@ -109,6 +109,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
             *filter(None, [cut]),
             *notes,
             *_untrained_notes(network, data.added, first),
+            *_bound_notes(task, trained),
             *word_rules(task.judge.names),
         ),
         confusion=added_confusion([one.confusion for one in results[0]]),
@@ -160,6 +161,15 @@ def _cut_warning(data: TuneData, trained: TrainedModel) -> str | None:
     cut = sum(cut_count(part.encoded) for part in parts)
     examples = sum(len(first_inputs(part.encoded)) - 1 for part in parts)
     return cut_warning(cut, examples, data.template.length, trained.recipe.model.limit)
+
+
+def _bound_notes(task: Task, trained: TrainedModel) -> Iterator[str]:
+    """Yield a note if scores of likelihoods are bounds."""
+    if trained.unmasks and "perplexity" in task.judge.names:
+        yield (
+            "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
+            "it is at most this, and not to be ranked with that of other models or of unigrams"
+        )
 
 
 def _untrained_notes(

@@ -73,7 +73,7 @@ def build_network(
     backbone = neural(model.backbone)
     head = task.head(backbone.settings.state_width, labels)
     if head is None:
-        return AnswerNetwork(backbone, model.token_head)
+        return AnswerNetwork(backbone, model.token_head, is_weighted=trained.unmasks)
     return HeadNetwork.of(task, backbone, head, token_head)
 
 

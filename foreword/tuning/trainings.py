@@ -74,8 +74,9 @@ class Trainings:
         self.trained, self.job, self.data, self.listeners = trained, job, data, listeners
         self.resumed = 0
         model = neural_settings(trained.recipe.model)
-        writes = job.task.judge.writes
-        self._caches = not writes and fits_in_memory(model, job.task, data.train, *data.dev)
+        varies = data.prompted is not None and data.prompted.unmasks  # by the masks of an epoch
+        is_read = not (varies or job.task.judge.writes)
+        self._caches = is_read and fits_in_memory(model, job.task, data.train, *data.dev)
         self._steps = Steps(data, job.variants, self._caches, listeners.report)
         self._features: dict[tuple[int, torch.dtype], Features] = {}  # of the pretrained backbone
 

@@ -174,9 +174,9 @@ class TunedWriter(LoadedModel):
         prompted = self.trained
         tokens = self.task.most_tokens(self.labels, prompted)
         starts, cut = self.task.starts(examples, prompted, self.template, tokens)
-        texts = written_answers(prompted, starts, tokens, lambda numbers: done(len(numbers)))
+        found = written_answers(prompted, starts, tokens, lambda numbers: done(len(numbers)))
         # Words that stand for labels become these.
-        return [{PREDICTION: self.task.answer_of(text, self.labels)} for text in texts], cut
+        return [{PREDICTION: self.task.answer_of(text, self.labels)} for text, _ in found], cut
 
 
 def not_one_network(folder: Path) -> UserError:

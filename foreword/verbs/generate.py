@@ -82,7 +82,7 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
         other = ""
         if (Path(trained.run) / "tokenizer" / CHAT_TEMPLATE).is_file():
             other = "on conversations, and the prompt is not one"
-        elif trained.continues and is_tuned(trained.run):
+        elif not trained.answers and is_tuned(trained.run):
             other = "to answer texts, and the prompt is continued"
         if other:
             lines.say(

@@ -312,7 +312,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 
         if isinstance(task, WritingTask):
-            AnswerForm.require_writer(trained)
+            AnswerForm.require_writer(trained, is_compared=task.needs.has_reference)
         for variant in variants:
             recipe_for(trained.recipe, variant.strategy)  # before text is read
         return without_tied_head(variants, trained, task) if self.compare else (variants, [])

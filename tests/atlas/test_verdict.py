@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from foreword.atlas import page
+from foreword.atlas.record import Findings, Record, Recorded
 from foreword.atlas.verdict import (
     FAILS,
     HOLDS,
@@ -137,3 +139,24 @@ def test_terms_may_differ_in_measure_and_start() -> None:
 def test_impossible_predictions_are_refused(prediction: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         claim(**prediction)
+
+
+@pytest.mark.parametrize("measure", ["bits_per_byte", "tokens"])
+@pytest.mark.parametrize("bounds", [(), ("a",), ("a", "b")])
+def test_bounds_are_not_set_against_exact_losses(measure: str, bounds: tuple[str, ...]) -> None:
+    tested = Claim("One is better", "a lecture", measure, higher=("a",), lower=("b",))
+    runs = tuple(
+        {"cell": cell, measure: value, "is_bound": cell in bounds}
+        for cell in "ab"
+        for value in VALUES[cell]
+    )
+    record = Record(1.0, None, (), {"c": Recorded(tested, "2026", True)})
+    found = Findings(record, runs, (), {}, {})
+    is_mixed = measure == "bits_per_byte" and len(bounds) == 1
+    decision = found.verdicts()["c"]
+    assert decision.verdict == (MISSING if is_mixed else HOLDS)
+    assert decision.bounds == (("a",) if is_mixed else ())
+    shown = page._measured(found, tested)
+    assert shown.count("at most") == (len(bounds) if measure == "bits_per_byte" else 0)
+    if is_mixed:
+        assert page._power(tested, decision).startswith("exact losses; of a only upper bounds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
+from foreword.comparison.verdicts import verdicts
 from foreword.errors import UserError
 from foreword.runs.provenance import read_state
 from tests.comparison import grids
@@ -66,6 +68,14 @@ def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
         "losses by source, which are on the same texts" in note for note in tables.notes(results)
     )
     assert write_plot(results) == ""
+    # Bounds are marked and ranked with no exact loss.
+    marked = [replace(run, is_bound=run.cell == "both") for run in results.runs]
+    bounded = replace(results, runs=tuple(marked))
+    (by_source,) = (t for t in tables.tables(bounded) if t.title == "Held-out loss by source")
+    is_marked = [[cell.startswith("at most") for cell in row[1:]] for row in by_source.rows]
+    assert is_marked == [[False, False], [True, True]]
+    assert verdicts(results)
+    assert not verdicts(bounded)
     # The loss by source is the one that training measured at its end.
     (last,) = [run.heldout_loss for run in results.runs if run.cell == "wiki alone"]
     assert float(by_source.rows[0][1]) == pytest.approx(last, abs=1e-3)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foreword.comparison import verdicts
+from foreword.comparison import ladder, verdicts
 from foreword.comparison.results import gather
 from foreword.comparison.tables import tables, write
 from foreword.comparison.verdicts import Pair, Verdict
@@ -111,6 +111,16 @@ def test_twins_cannot_be_told_apart_and_all_files_have_the_tests(
         rows = [row for row in csv.DictReader(file) if row["start"].startswith("over ")]
     assert len(rows) == 2 * len(verdict.pairs)
     assert verdict.text in (out / "table.md").read_text(encoding="utf-8")
+    # An upper bound ranks nothing beside exact losses, in whatever place it would stand.
+    runs = [dataclasses.replace(run, is_bound=run.cell == "wide") for run in results.runs]
+    bounded = dataclasses.replace(results, runs=tuple(runs))
+    (verdict,) = verdicts_of(bounded)
+    assert set(verdict.cells) == {"one", "two"}
+    rows = {row[0]: row for table in tables(bounded)[1:2] for row in table.rows}
+    assert sum("at most" in value for value in rows["wide"]) == 3
+    assert not any("at most" in value for value in rows["one"])
+    units = {row["unit"] for row in ladder.rows_of(bounded, "x") if row["size"] == ""}
+    assert units == {"bits per byte", "bits per byte, at most"}
 
 
 def test_one_seed_is_tested_on_pieces_of_text_alone(folder: Path, tmp_path: Path) -> None:

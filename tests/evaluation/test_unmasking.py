@@ -17,7 +17,6 @@ from foreword.evaluation.sampling import Sampling
 from foreword.evaluation.scoring import BOUND, score
 from foreword.objectives.diffusion import Diffusion
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.tasks._writing import AnswerForm
 from foreword.types import Array
 from tests.evaluation.conftest import TEXTS, Make
 from tests.evaluation.test_filling import SENTENCE, rows_of, train
@@ -113,8 +112,6 @@ def test_what_only_other_models_do_is_refused_in_a_line(
         fill(prompted, "The <extra_id_0> sat.")
     with pytest.raises(UserError, match="writes in any order, not by beams"):
         beam.generate(prompted, ["The"], Beams(2))
-    with pytest.raises(UserError, match="do not train models of masked diffusion"):
-        AnswerForm.require_writer(prompted)
     with pytest.raises(UserError, match="a token a step; models that can: masked diffusion"):
         generate(make_prompted("decoder"), ["The"], Sampling(), with_steps=True)
 

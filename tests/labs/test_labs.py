@@ -143,6 +143,17 @@ def test_the_commands_grade_files(
     found = json.loads(capsys.readouterr().out)
     assert [file["right"] for file in found["files"]] == [3, 0]
     assert found["files"][1]["parts"][1] == {"part": "words", "right": None, "hint": ""}
+    bad = tmp_path / "bad.json"
+    bad.write_text("{")
+    for files in ([bad, good, poor], [good, bad, tmp_path / "none.toml"]):
+        assert run(["lab", "check", str(lab), *map(str, files), "--json"]) == 2
+        found = {file["file"]: file for file in json.loads(capsys.readouterr().out)["files"]}
+        assert found[str(good)]["right"] == 3
+        assert str(bad) in found[str(bad)]["error"]
+    assert run(["lab", "check", str(lab), str(bad), str(poor)]) == 2
+    shown = "".join(capsys.readouterr())
+    assert "Traceback" not in shown
+    assert str(bad) in shown
     assert run(["lab", "check", str(tmp_path / "draft.toml"), str(good)]) == 2
     assert "'foreword lab make' writes it" in capsys.readouterr().err
     draft, other = tmp_path / "draft.toml", tmp_path / "other.toml"

@@ -57,6 +57,12 @@ PARTS = {
         "objective": {"kind": "causal"},
         "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
     },
+    "diffusion": {
+        "layout": {"kind": "encoder"},
+        "model": {"kind": "transformer", "position": {"kind": "rotary"}},
+        "objective": {"kind": "diffusion"},
+        "packing": {"kind": "documents", "length": 32, "bos": "<s>", "eos": "</s>"},
+    },
     "hybrid": {
         "model": {"kind": "transformer", "position": {"kind": "rotary"}},
         "objective": {"kind": "hybrid"},

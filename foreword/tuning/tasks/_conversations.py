@@ -28,7 +28,7 @@ from foreword.text.special import EOS
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import Labels, Needs
-from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.types import Array
 
 SOURCE_ENDS = 3  # the most tokens that begin and end a source: mode, bos, eos
@@ -145,6 +145,13 @@ class ConversationTask(WritingTask):
         """Return the setting."""
         return self.max_tokens
 
+    def source_room(self, template: InputTemplate) -> int:
+        """Return the most tokens of a source, without what begins and ends it."""
+        length = template.length
+        if template.joins_answer:
+            length = max(length - self.max_tokens, length // 2)
+        return length - SOURCE_ENDS
+
     def starts(
         self,
         examples: Sequence[Labelled],
@@ -153,7 +160,10 @@ class ConversationTask(WritingTask):
         most: int,
     ) -> tuple[list[Start], int]:
         """Return what the answer to the last question of each conversation begins with."""
-        tokens = ChatTokens.of(prompted.tokenizer, template)
+        tokens, form = (
+            ChatTokens.of(prompted.tokenizer, template),
+            AnswerForm.of(prompted, template),
+        )
         limit = prompted.limit or tokens.length
         room = max(min(tokens.length, limit) - most, tokens.length // 2)
         starts, cut = [], 0
@@ -164,8 +174,8 @@ class ConversationTask(WritingTask):
                 ids, was_cut = tokens.prompt(messages[: last + 1], room)
                 starts.append(Start(None, ids))
             else:
-                ids, was_cut = tokens.source(messages[: last + 1], tokens.length - SOURCE_ENDS)
-                starts.append(Start(prompted.source_of(ids), ids[:0]))
+                ids, was_cut = tokens.source(messages[: last + 1], self.source_room(template))
+                starts.append(form.start(form.source(ids)))
             cut += was_cut
         return starts, cut
 
@@ -175,5 +185,5 @@ class ConversationTask(WritingTask):
             begin = ChatTokens.of(prompted.tokenizer, template).bos
             end = prompted.vocab.id(EOS)
             return jinja(prompted.tokenizer, begin, end, has_ends=True)
-        *begins, end = prompted.source_of(np.zeros(0, np.int64)).tolist()
+        *begins, end = AnswerForm.of(prompted, template).source(np.zeros(0, np.int64)).tolist()
         return jinja(prompted.tokenizer, begins, end, has_ends=False)

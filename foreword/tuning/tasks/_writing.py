@@ -2,20 +2,24 @@
 
 model with a source    source [a film </s>]    target [fine </s>]
 decoder                [a film [SEP] fine </s>]            scored: fine </s>
+masked diffusion       [a film [SEP] [MASK] </s> [MASK] </s> ...]   masked and scored: the answer
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.evaluation.starts import Start
+from foreword.objectives.diffusion import Diffusion
+from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.special import EOS, SEP
@@ -32,7 +36,9 @@ class AnswerForm:
 
     A model with a source has that of pretraining; its template's length is that of the source. A
     decoder reads text and answer in one row, of at most the template's length, which begins as the
-    prompts that it continues.
+    prompts that it continues. So does a model of masked diffusion, in which every answer has as
+    many positions as the writer fills: after its end come further end tokens, so that the model
+    learns how long answers are (Nie et al. 2025, section 2.3).
     """
 
     prompted: TrainedModel
@@ -45,22 +51,39 @@ class AnswerForm:
         return cls(prompted, template)
 
     @staticmethod
-    def require_writer(prompted: TrainedModel, *, is_causal: bool = True) -> None:
-        """Raise UserError unless a model writes text; `is_causal` is its input template's."""
-        if prompted.unmasks:
+    def require_writer(
+        prompted: TrainedModel, *, is_causal: bool = True, is_compared: bool = False
+    ) -> None:
+        """Raise UserError unless a model writes text.
+
+        Args:
+            is_causal: its input template's.
+            is_compared: whether the task compares likelihoods (`Needs.has_reference`).
+        """
+        if prompted.unmasks and is_compared:
             raise UserError(
-                f"{prompted.name}: --task text_to_text, chat and prefer do not train models of "
-                "masked diffusion; --task classify, tag and span do, or use a model of layout "
-                "decoder or encoder_decoder"
+                f"{prompted.name}: --task prefer compares likelihoods, and of a model of masked "
+                "diffusion only bounds are known; use --task chat on the chosen answers"
             )
+        if prompted.unmasks:
+            return
         if not prompted.answers and not (prompted.continues and is_causal):
             raise UserError(
                 f"{prompted.name}: this {prompted.description} was not trained to write text; "
                 "--task text_to_text, chat and prefer work with models that answer a source "
                 "(layouts encoder_decoder and prefix, such as t5_mini) or continue text (decoder "
-                "and hybrid, such as gpt2_mini and gpt_bert_mini); --task classify and span work "
-                "with any"
+                "and hybrid, such as gpt2_mini and gpt_bert_mini), and the first two with masked "
+                "diffusion (diffusion_mini); --task classify and span work with any"
             )
+
+    @property
+    def tuned_recipe(self) -> Recipe:
+        """The recipe of the tuned model: of masked diffusion, rows and end are those of tuning."""
+        recipe = self.prompted.recipe
+        if not isinstance(recipe.objective, Diffusion):
+            return recipe
+        packing = replace(cast(Any, recipe.packing), length=self.template.length)
+        return replace(recipe, packing=packing, objective=replace(recipe.objective, end=EOS))
 
     @cached_property
     def end(self) -> Array:
@@ -133,6 +156,11 @@ class AnswerForm:
 class WritingTask(Task):
     """A task without a new head, whose model is saved as a run."""
 
+    @property
+    @abstractmethod
+    def max_tokens(self) -> int | None:
+        """The most tokens of an answer to write; None for those of the longest of training."""
+
     def head(self, d_model: int, labels: Labels) -> None:
         """Return None: the head is the output layer of pretraining."""
 
@@ -141,9 +169,12 @@ class WritingTask(Task):
 
         Args:
             outputs: nats, of all tokens or of each.
-            targets: (tokens,).
+            targets: (tokens,), or with the weight of each, (tokens, 2).
+            numbers: the numbers of the examples.
         """
         total = outputs.sum()
+        if targets.ndim > 1:
+            return Loss(total, targets[:, 1].sum().to(total.dtype))
         return Loss(total, total.new_tensor(float(len(targets))))
 
     @abstractmethod

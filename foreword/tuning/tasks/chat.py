@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import EncodedTexts, Ragged
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.tasks._contract import EncodedExample, Inputs, Judge, Labels, RowReader
-from foreword.tuning.tasks._conversations import SOURCE_ENDS, ChatTokens, ConversationTask
+from foreword.tuning.tasks._conversations import ChatTokens, ConversationTask
 from foreword.types import Array
 
 
@@ -77,12 +78,16 @@ class Chat(ConversationTask):
 
     A decoder reads a conversation once, as does a model that can be used as one (layout `hybrid`);
     a model with a source reads, for each answer, what came before. Where a conversation is too
-    long, its oldest exchanges are left out.
+    long, its oldest exchanges are left out. A model of masked diffusion reads source and answer in
+    one row, and of the answer, in `max_tokens` positions, a random share is masked:
+
+    <|user|>hi[SEP]hello</s></s>...             masked and scored: hello</s></s>...
 
     Dev answers are measured by their perplexity, and by the share of right tokens, each after the
-    right ones; unigrams of the training answers stand beside. The template is kept in the tuned
-    run, for `apply_chat_template` of `transformers` after `foreword export`; `foreword predict`
-    writes the answer to each row's last question.
+    right ones; unigrams of the training answers stand beside. Masked diffusion predicts each token
+    given a random part of the others, and its perplexity is a bound, at most. The template is kept
+    in the tuned run, for `apply_chat_template` of `transformers` after `foreword export`; `foreword
+    predict` writes the answer to each row's last question.
 
     Also called: instruction tuning, supervised fine-tuning (SFT).
     Reference: Ouyang et al. 2022, section 3.5, the first step; Wei et al. 2022, FLAN.
@@ -100,7 +105,11 @@ class Chat(ConversationTask):
     ) -> Sequence[EncodedExample]:
         """Return each conversation as one input, or an input for each answer."""
         tokens = ChatTokens.of(tokenizer, template)
-        each = self._whole if template.is_causal else self._answers
+        each = (
+            self._whole
+            if template.is_causal
+            else partial(self._answers, room=self.source_room(template))
+        )
         return EncodedTexts.of(
             encoded for e in examples for encoded in each(of_text(e.text), tokens)
         )
@@ -112,11 +121,13 @@ class Chat(ConversationTask):
         before = np.flatnonzero(is_answer[1:])
         yield EncodedExample(ids, np.zeros_like(ids), before, was_cut)
 
-    def _answers(self, messages: Sequence[Message], tokens: ChatTokens) -> Iterator[EncodedExample]:
+    def _answers(
+        self, messages: Sequence[Message], tokens: ChatTokens, room: int
+    ) -> Iterator[EncodedExample]:
         """Yield a source and its answer, for each answer."""
         answered = [n for n, message in enumerate(messages) if message.role == ASSISTANT]
         for n in answered:
-            ids, was_cut = tokens.source(messages[:n], tokens.length - SOURCE_ENDS)
+            ids, was_cut = tokens.source(messages[:n], room)
             answer = np.asarray(tokens.tokenizer.encode(messages[n].content), np.int64)
             answer = answer[: tokens.length]
             yield EncodedExample(

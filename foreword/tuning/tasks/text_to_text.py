@@ -72,6 +72,10 @@ class TextToText(WritingTask):
 
     [a lovely film [SEP] positive </s>]     scored: positive </s>
 
+    A model of masked diffusion reads them so too. In training a random share of the answer's tokens
+    is masked, and never the text; all answers are as long as the longest, or `max_tokens`, by end
+    tokens. Since it writes in any order, `accuracy` is that of what it writes.
+
     Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
 
     The text may be a list of sentences, and the label a list of right answers: the first is
@@ -184,7 +188,7 @@ class TextToText(WritingTask):
             for chunk in batched(map(self.word_of, labels)):
                 yield from map(len, prompted.tokenizer.encode_batch(chunk))
 
-        has_end = prompted.continues or len(prompted.end_token)
+        has_end = not prompted.answers or len(prompted.end_token)
         return max(lengths(), default=1) + int(has_end > 0)
 
     def starts(
@@ -212,6 +216,7 @@ class TextJudge(Judge):
 
     task: TextToText
     not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
+    reads_prefixes: ClassVar[bool] = True
 
     @property
     def writes(self) -> bool:
@@ -249,23 +254,21 @@ class TextJudge(Judge):
         """Return the share of answers that are right to the last token, and of right tokens.
 
         Greedy decoding gives the right answer if each of its tokens is the likeliest after the
-        right ones before it, so nothing has to be generated. `tokens` counts each token after the
-        right ones before it, which one answer for all examples cannot be scored by, so a baseline
-        has `accuracy` alone.
+        right ones before it, so nothing has to be generated, but by a model that writes in any
+        order. `tokens` counts each token after the right ones before it, which one answer for each
+        example cannot be scored by, so such a model and a baseline have `accuracy` alone.
 
         Args:
             outputs: the likeliest token at each position of all answers, (tokens, 2); or one
-                answer for each example, (examples, length), right-padded with -1; or what was
-                written for each, (examples,) of texts.
+                answer for each example, (examples,) of tokens, or of texts if the task writes.
             targets: the answers, a list of (tokens,) int64; if the task writes, with their texts.
         """
         if self.task.metric != "accuracy":
             none = tuple({"" for right in targets.references if not right[0]})
             answers = [self.task.answer_of(text, none) for text in outputs.tolist()]
             return text_scores(self.task.metric, answers, targets.references)
-        if outputs.dtype.kind == "i":
-            answers = [row[row >= 0] for row in outputs.astype(np.int64)]
-            pairs = zip(answers, targets, strict=True)
+        if outputs.dtype == object:
+            pairs = zip(outputs, targets, strict=True)
             return {"accuracy": float(np.mean([np.array_equal(a, b) for a, b in pairs]))}
         edges = np.cumsum([len(target) for target in targets])[:-1]
         is_right = outputs[:, 0].astype(np.int64) == np.concatenate(list(targets))
@@ -288,8 +291,8 @@ class TextJudge(Judge):
         if self.task.metric == "bleu":
             return {"the text itself": np.asarray(dev.texts, dtype=object)}
         counts = Counter(tuple(target.tolist()) for target in train)
-        answer = np.asarray([*counts.most_common(1)[0][0], -1])
-        return {"most frequent answer": np.repeat(answer[None], len(dev), axis=0)}
+        answer = np.asarray(counts.most_common(1)[0][0])
+        return {"most frequent answer": np.fromiter([answer] * len(dev), object)}
 
 
 @dataclass(frozen=True)

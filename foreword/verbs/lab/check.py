@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, Result, ResultTable
+from foreword.errors import UserError
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import ARGUMENT, Flag, PathName
 from foreword.verbs.lab._contract import LabVerb
@@ -24,26 +25,31 @@ class Grades(Result):
     Attributes:
         lab: the lab.
         files: what became of each answer, by the name of the file of answers.
+        wrong: why a file of several could not be read, by its name.
     """
 
     lab: str
     files: Mapping[str, Sequence[Graded]]
+    wrong: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if all answers are right, else 1."""
+        """The exit status: 2 if a file could not be read, 0 if all answers are right, else 1."""
+        if self.wrong:
+            return 2
         return 0 if all(one.is_right for file in self.files.values() for one in file) else 1
 
     def tables(self) -> Sequence[Part]:
         """Return a row for each part of one file; of several files a row for each."""
         said = {True: "right", False: "wrong", None: "no answer"}
-        if len(self.files) > 1:
+        unread = [Remark(why) for why in self.wrong.values()]
+        if len(self.files) + len(self.wrong) > 1:
             rows = [
                 {"file": name, "right": _right(file)}
                 | {one.part: said[one.is_right] for one in file}
                 for name, file in self.files.items()
             ]
-            return [ResultTable(rows)]
+            return [*([ResultTable(rows)] if rows else []), *unread]
         ((_, file),) = self.files.items()
         rows = [{"part": one.part, "answer": said[one.is_right]} for one in file]
         hints = [Remark(f"{one.part}: {one.hint}") for one in file if one.hint]
@@ -61,7 +67,8 @@ class Grades(Result):
             }
             for name, file in self.files.items()
         ]
-        return {"lab": self.lab, "files": files}
+        unread = [{"file": name, "error": why} for name, why in self.wrong.items()]
+        return {"lab": self.lab, "files": [*files, *unread]}
 
 
 def _right(file: Sequence[Graded]) -> int:
@@ -75,7 +82,7 @@ class Check(LabVerb[Grades]):
         foreword.lab.check("bpe", "answers.toml")
 
     The lab's file holds no answers but their hashes. The exit status is 0 if all are right, 1 if
-    not.
+    not, 2 if a file cannot be read; of several files the others are checked all the same.
 
     Attributes:
         lab: the name of a lab (lab show lists them), or its .toml file.
@@ -94,8 +101,17 @@ class Check(LabVerb[Grades]):
 
         lab = labs.load(fspath(self.lab))
         if isinstance(self.answers, Mapping):
-            tables = {"answers": dict(self.answers)}
+            tables: dict[str, Path | dict[str, Any]] = {"answers": dict(self.answers)}
         else:
-            tables = {file: labs.read_answers(Path(file)) for file in paths(self.answers)}
-        graded = {name: labs.grade(lab, table, name) for name, table in tables.items()}
-        return Grades(fspath(self.lab), graded)
+            tables = {file: Path(file) for file in paths(self.answers)}
+        graded: dict[str, Sequence[Graded]] = {}
+        wrong: dict[str, str] = {}
+        for name, given in tables.items():
+            try:
+                table = labs.read_answers(given) if isinstance(given, Path) else given
+                graded[name] = labs.grade(lab, table, name)
+            except UserError as error:
+                if len(tables) == 1:
+                    raise
+                wrong[name] = str(error)
+        return Grades(fspath(self.lab), graded, wrong)
