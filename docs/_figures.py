@@ -7,16 +7,22 @@ nothing that takes longer than a second, and draw the same each time.
 from __future__ import annotations
 
 import csv
+import io
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
+from foreword import figures
 from foreword.cleaning.steps.near_duplicates import NearDuplicates
 from foreword.data.mixture import effective_epochs
 from foreword.data.rng import RowRng
@@ -43,7 +49,6 @@ from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.objectives.span_masked import SpanMasked
-from foreword.reports.svg import PLACEHOLDERS, canvas, to_svg
 from foreword.scaling.law import losses
 from foreword.scaling.runs import read_runs
 from foreword.scaling.surface import Surface
@@ -57,8 +62,62 @@ from foreword.types import Array, Batch, PredictionOrder, Rows, Vocab
 from foreword.vectors.cooccurrence import learn_vectors
 
 DOCS = Path(__file__).resolve().parent
+WIDTH = 4.45  # inches of a plot
+PIXELS_PER_POINT = 96 / 72
+# Colours of plots, which the SVG text replaces by the page's: `var(--ink)` and so on.
+PLACEHOLDERS = {
+    **{
+        name: f"#{n:06x}"
+        for n, name in enumerate(("ink", "muted", "grid", "accent", "second"), 257)
+    },
+    **{f"cell{n}": f"#1{n:x}1{n:x}1{n:x}" for n in range(12)},
+}
+STYLE = {
+    **figures.STYLE,
+    **{f"{name}.color": PLACEHOLDERS["muted"] for name in ("xtick", "ytick")},
+    "axes.edgecolor": PLACEHOLDERS["grid"],
+    "axes.labelcolor": PLACEHOLDERS["muted"],
+    "text.color": PLACEHOLDERS["ink"],
+    "svg.fonttype": "none",  # text stays text, in the fonts of the page
+    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
+}
 CELL = 13  # pixels of a square
 INK, MUTED, ACCENT, SECOND = (f"var(--{name})" for name in ("ink", "muted", "accent", "second"))
+
+
+@contextmanager
+def canvas(height: float, salt: str) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure without a background, and its axes.
+
+    Args:
+        height: in inches.
+        salt: text by which the ids of this plot differ from those of others on the page.
+    """
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure.patch.set_alpha(0)
+        axes: Any = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        yield figure, axes
+
+
+def to_svg(figure: Figure, title: str) -> str:
+    """Return the `<svg>` element alone, in the page's colours, at its natural size."""
+    data = io.BytesIO()
+    figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
+    svg = data.getvalue().decode()
+    svg = svg[svg.index("<svg") :].strip()
+    for name, colour in PLACEHOLDERS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert box is not None
+    width, height = (round(float(side) * PIXELS_PER_POINT) for side in box.groups())
+    head = (
+        f'<svg {box[0]} width="{width}" height="{height}" role="img" '
+        f'aria-label="{escape(title)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return head + svg[svg.index(">") + 1 :]
 
 
 def svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
@@ -141,7 +200,7 @@ def smoothings() -> str:
     height = 0.8
     with (
         tempfile.TemporaryDirectory() as folder,
-        canvas("half", 2.7, "smoothings") as (figure, axes),
+        canvas(2.7, "smoothings") as (figure, axes),
     ):
         scratch = Scratch(Path(folder))
         levels = count(np.array(ids), 2, len(is_word), 0, scratch)
@@ -207,7 +266,7 @@ def reach() -> str:
         "LSTM": LSTM(layers=1, d_model=64, tied=False),
         "Transformer": Transformer(layers=1, heads=2, d_model=64, tied=False),
     }
-    with canvas("half", 2.7, "reach") as (figure, axes):
+    with canvas(2.7, "reach") as (figure, axes):
         for number, (name, model) in enumerate(models.items()):
             norms = influence(model, length, [length - 1])[0, ::-1]
             colour = PLACEHOLDERS[f"cell{number}"]
@@ -368,7 +427,7 @@ def time_of_length() -> str:
     """The measured time of one layer's attention by the length of its row."""
     with (DOCS / "results" / "attention_length.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["what"] == "attention"]
-    with canvas("half", 3.0, "length") as (figure, axes):
+    with canvas(3.0, "length") as (figure, axes):
         for number, kind in enumerate(dict.fromkeys(row["kind"] for row in rows)):
             own = [row for row in rows if row["kind"] == kind]
             x, y = ([float(row[key]) for row in own] for key in ("length", "seconds"))
@@ -576,7 +635,7 @@ def loss_surface() -> str:
     x, y = (sorted({float(row[axis]) for row in rows}) for axis in ("x", "y"))
     loss = {(float(row["x"]), float(row["y"])): float(row["loss"]) for row in rows}
     surface = np.array([[loss[a, b] for a in x] for b in y])
-    with canvas("half", 3.4, "loss_surface") as (figure, axes):
+    with canvas(3.4, "loss_surface") as (figure, axes):
         levels = np.geomspace(max(surface.min(), 0.05), surface.max(), 12)
         drawn = axes.contour(
             x, y, surface, levels=levels, colors=PLACEHOLDERS["accent"], linewidths=0.8
@@ -599,7 +658,7 @@ def loss_surface() -> str:
 
 def exposure() -> str:
     """The exposure of planted secrets, book/data/exposure.csv."""
-    with canvas("half", 2.9, "exposure") as (figure, axes):
+    with canvas(2.9, "exposure") as (figure, axes):
         for number, model in enumerate(("trained", "random weights")):
             rows = [row for row in _read("exposure.csv") if row["model"] == model]
             x = np.array([float(row["planted"]) for row in rows]) * (1 + 0.12 * number)
@@ -622,7 +681,7 @@ def exposure() -> str:
 
 def repetition() -> str:
     """What epochs are worth."""
-    with canvas("half", 2.7, "repetition") as (figure, axes):
+    with canvas(2.7, "repetition") as (figure, axes):
         epochs = np.geomspace(1, 100, 60)
         axes.plot(epochs, epochs, color=PLACEHOLDERS["muted"], linestyle=":", label="new text")
         worth = [effective_epochs(one) for one in epochs]
@@ -638,7 +697,7 @@ def repetition() -> str:
 
 def near_duplicates() -> str:
     """The chance that two texts are compared, by the sequences of words that they share."""
-    with canvas("half", 2.7, "near_duplicates") as (figure, axes):
+    with canvas(2.7, "near_duplicates") as (figure, axes):
         share = np.linspace(0, 1, 101)
         published, copies = (
             NearDuplicates(),
@@ -671,7 +730,7 @@ def scaling_fit() -> str:
     surface = Surface.of(seen.parameters, seen.tokens, seen.loss)
     ended, objective = surface.descents(np.ones((1, len(seen.loss))))
     values = surface.in_plain_units(ended[0, np.argsort(objective[0])[:1]])
-    with canvas("half", 3.4, "scaling_fit") as (figure, axes):
+    with canvas(3.4, "scaling_fit") as (figure, axes):
         for number, size in enumerate(sorted(set(runs.parameters))):
             colour = PLACEHOLDERS[f"cell{number}"]
             of_size = runs.parameters == size
@@ -706,7 +765,7 @@ def scaling_fit() -> str:
 def preference_loss() -> str:
     """The loss of a pair of answers by its margin, and its pull, by the task's own loss."""
     margins = torch.linspace(-40, 40, 161)
-    with canvas("half", 2.9, "preference_loss") as (figure, axes):
+    with canvas(2.9, "preference_loss") as (figure, axes):
         for number, beta in enumerate((0.03, 0.1, 0.3)):
             task, found, pull = Prefer(beta=beta), [], []
             targets = torch.tensor(

@@ -1,7 +1,7 @@
 // What is inside of a model: attention, the layers' predictions, vectors of words, counts, pieces.
 
 import { errorLine, post, recording } from "../api.js";
-import { lineChart } from "../chart.js";
+import { chart } from "../chart.js";
 import { chooseModel, field, fill, h, select, settled, views } from "../dom.js";
 import { heatPicture, heatTable } from "../heat.js";
 import { able, bars, bits, percent, surprise } from "../models.js";
@@ -113,11 +113,11 @@ function layers(result) {
     const point = (n, layer) => {
       column = n;
       const token = tokens[n], shown = token.is_end ? "⏎" : token.token;
-      fill(detail, lineChart({
-        title: `Surprise at “${shown}” after each layer`, x: "layer", y: "bits",
+      fill(detail, chart({
+        title: `Surprise at “${shown}” after each layer`, y: "bits",
+        x: { label: "layer", names: token.layers.map((_, k) => String(k)) },
         series: [{ name: shown, points: token.layers.map((one, k) => [k, bits(one.nats)]) }],
-        xNames: token.layers.map((_, k) => String(k)), marks: [{ x: layer }], height: 260,
-        pick: (x) => point(n, x),
+        marks: [{ x: layer }], height: 260, pick: (x) => point(n, x),
       }), h("section", { class: "card" }, h("h2", {}, `In place of “${shown}” after ${name(layer)}`),
         bars(token.layers[layer].best.map((one) => ({ label: one.token, value: Math.exp(one.nats),
           isRight: one.id === token.id })), { whole: 1 })));
@@ -191,12 +191,11 @@ function words(result, ask, context, model) {
             + "others above, and in sentences that Foreword ships."),
           select("After", row.layers.map((_, n) => [n, n ? `layer ${n}` : "the embedding"]), layer,
             (n) => { layer = Number(n); drawLayer(); }), inContext)),
-      shown.length > 0 && lineChart({
+      shown.length > 0 && chart({
         title: same.length ? `How alike “${row.word}” is to itself elsewhere in the text`
           : `How alike “${row.word}” is to the other words`,
-        x: "layer", y: "cosine", height: 260,
+        x: { label: "layer", names: row.layers.map((_, n) => String(n)) }, y: "cosine", height: 260,
         series: shown.map((p) => ({ name: p.word, points: p.cosines.map((c, n) => [n, c]) })),
-        xNames: row.layers.map((_, n) => String(n)),
       }), asking.root);
     drawLayer();
     asking.ask();
