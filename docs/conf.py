@@ -4,12 +4,13 @@ import re
 import sys
 from pathlib import Path
 
-from foreword.reports.style import CSS
+from foreword.serving.bundle import FOLDER
 from foreword.version import __version__
 
 sys.path.append(str(Path(__file__).parent / "_ext"))
 
 
+CSS = (FOLDER / "style.css").read_text(encoding="utf-8")
 COLOURS = re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", CSS)  # also of the pictures
 
 project = "Foreword"

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from matplotlib import font_manager
 from matplotlib.figure import Figure
@@ -28,7 +27,6 @@ STYLE = {  # of every plot
     "axes.titlesize": FONT_SIZE,
     "legend.fontsize": FONT_SIZE,
     "text.parse_math": False,
-    "svg.fonttype": "none",
 }
 PLACEHOLDER_FONTS = ("last resort", "lastresort", "adobe blank")  # they draw boxes for anything
 
@@ -46,11 +44,8 @@ class Rendered:
     note: str = ""
 
 
-def render(figure: Figure, file_format: Literal["svg", "png"], dpi: int = 150) -> Rendered:
-    """Draw a figure, its text in fonts that have the characters.
-
-    In SVG the text stays text, so the program that shows it chooses the font; there is no note.
-    """
+def render(figure: Figure, dpi: int = 150) -> Rendered:
+    """Draw a figure as PNG, its text in fonts that have the characters."""
     data = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -65,9 +60,6 @@ def render(figure: Figure, file_format: Literal["svg", "png"], dpi: int = 150) -
                 one.set_fontfamily(list(families))
         else:
             figure.set_layout_engine(None)  # the places stay: finding them takes long
-        if file_format == "svg":
-            figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
-            return Rendered(data.getvalue())
         figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
     return Rendered(data.getvalue(), _note(missing))
 

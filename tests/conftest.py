@@ -36,7 +36,6 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 IMPORTED_LATE = (
     "foreword.comparison.run",
     "foreword.cli.main",
-    "matplotlib.backends.backend_svg",
     "scipy.stats",
     "sklearn.linear_model",
     "torch._dynamo",
@@ -108,13 +107,4 @@ def _unsynchronised() -> Iterator[None]:
     """Wait for no disk: nobody cuts the power while these files are needed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _plots_of_one_size() -> Iterator[None]:
-    """Draw a page's plots for one width of the screen; tests of pages draw them for all."""
-    with pytest.MonkeyPatch.context() as patch:
-        for sizes in ("SMALL", "LARGE"):
-            patch.setattr(f"foreword.reports.svg.{sizes}", ("half",))
         yield

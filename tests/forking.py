@@ -39,7 +39,6 @@ from tests import shelf
 LARGEST = 1 << 20  # bytes of an order
 # Libraries that others import as they are used.
 IMPORTED_LATE = (
-    "matplotlib.backends.backend_svg",
     "pydantic.type_adapter",
     "scipy.stats",
     "tabulate",
@@ -222,7 +221,6 @@ def import_libraries() -> None:
 
     import foreword
     from foreword.planning import estimate
-    from foreword.reports import svg
     from foreword.runs import hooks
 
     torch.set_num_threads(1)
@@ -238,7 +236,6 @@ def import_libraries() -> None:
     hooks.matmul_flops_per_second = lambda *_: 1e9  # takes long to measure
     estimate.TIMED_SECONDS = 0.0
     os.fsync = lambda fd: None  # as in `tests/conftest.py`
-    svg.SMALL = svg.LARGE = ("half",)
     gc.freeze()  # the collector of each command would go through it all
 
 

@@ -7,8 +7,7 @@ import csv
 import numpy as np
 import torch
 
-from _figures.drawing import DOCS
-from foreword.reports.svg import PLACEHOLDERS, canvas, to_svg
+from _figures.drawing import DOCS, PLACEHOLDERS, canvas, to_svg
 from foreword.tuning.tasks.prefer import Prefer
 
 # 14. Fine-tuning
@@ -25,7 +24,7 @@ def loss_surface() -> str:
     x, y = (sorted({float(row[axis]) for row in rows}) for axis in ("x", "y"))
     loss = {(float(row["x"]), float(row["y"])): float(row["loss"]) for row in rows}
     surface = np.array([[loss[a, b] for a in x] for b in y])
-    with canvas("half", 3.4, "loss_surface") as (figure, axes):
+    with canvas(3.4, "loss_surface") as (figure, axes):
         levels = np.geomspace(max(surface.min(), 0.05), surface.max(), 12)
         drawn = axes.contour(
             x, y, surface, levels=levels, colors=PLACEHOLDERS["accent"], linewidths=0.8
@@ -48,7 +47,7 @@ def loss_surface() -> str:
 
 def exposure() -> str:
     """The exposure of planted secrets, book/data/exposure.csv."""
-    with canvas("half", 2.9, "exposure") as (figure, axes):
+    with canvas(2.9, "exposure") as (figure, axes):
         for number, model in enumerate(("trained", "random weights")):
             rows = [row for row in _read("exposure.csv") if row["model"] == model]
             x = np.array([float(row["planted"]) for row in rows]) * (1 + 0.12 * number)
@@ -72,7 +71,7 @@ def exposure() -> str:
 def preference_loss() -> str:
     """The loss of a pair of answers by its margin, and its pull, by the task's own loss."""
     margins = torch.linspace(-40, 40, 161)
-    with canvas("half", 2.9, "preference_loss") as (figure, axes):
+    with canvas(2.9, "preference_loss") as (figure, axes):
         for number, beta in enumerate((0.03, 0.1, 0.3)):
             task, found, pull = Prefer(beta=beta), [], []
             targets = torch.tensor(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from _figures.drawing import DOCS, squares
+from _figures.drawing import DOCS, PLACEHOLDERS, canvas, squares, to_svg
 from foreword.nn.attentions.bigbird import BigBird
 from foreword.nn.masks import (
     CausalMask,
@@ -20,7 +20,6 @@ from foreword.nn.masks import (
 )
 from foreword.nn.positions.sinusoidal import Sinusoidal
 from foreword.nn.source_attentions.dot import Dot
-from foreword.reports.svg import PLACEHOLDERS, canvas, to_svg
 from foreword.settings import kinds
 from foreword.testing import layouts as layout_cases
 from foreword.testing.cases import vocab
@@ -107,7 +106,7 @@ def time_of_length() -> str:
     """The measured time of one layer's attention by the length of its row."""
     with (DOCS / "results" / "attention_length.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["what"] == "attention"]
-    with canvas("half", 3.0, "length") as (figure, axes):
+    with canvas(3.0, "length") as (figure, axes):
         for number, kind in enumerate(dict.fromkeys(row["kind"] for row in rows)):
             own = [row for row in rows if row["kind"] == kind]
             x, y = ([float(row[key]) for row in own] for key in ("length", "seconds"))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from _figures.drawing import DOCS
+from _figures.drawing import DOCS, PLACEHOLDERS, canvas, to_svg
 from foreword.cleaning.steps.near_duplicates import NearDuplicates
 from foreword.data.mixture import effective_epochs
-from foreword.reports.svg import PLACEHOLDERS, canvas, to_svg
 from foreword.scaling.law import losses
 from foreword.scaling.runs import read_runs
 from foreword.scaling.surface import Surface
@@ -17,7 +16,7 @@ from foreword.scaling.surface import Surface
 
 def repetition() -> str:
     """What epochs are worth."""
-    with canvas("half", 2.7, "repetition") as (figure, axes):
+    with canvas(2.7, "repetition") as (figure, axes):
         epochs = np.geomspace(1, 100, 60)
         axes.plot(epochs, epochs, color=PLACEHOLDERS["muted"], linestyle=":", label="new text")
         worth = [effective_epochs(one) for one in epochs]
@@ -33,7 +32,7 @@ def repetition() -> str:
 
 def near_duplicates() -> str:
     """The chance that two texts are compared, by the sequences of words that they share."""
-    with canvas("half", 2.7, "near_duplicates") as (figure, axes):
+    with canvas(2.7, "near_duplicates") as (figure, axes):
         share = np.linspace(0, 1, 101)
         published, copies = (
             NearDuplicates(),
@@ -66,7 +65,7 @@ def scaling_fit() -> str:
     surface = Surface.of(seen.parameters, seen.tokens, seen.loss)
     ended, objective = surface.descents(np.ones((1, len(seen.loss))))
     values = surface.in_plain_units(ended[0, np.argsort(objective[0])[:1]])
-    with canvas("half", 3.4, "scaling_fit") as (figure, axes):
+    with canvas(3.4, "scaling_fit") as (figure, axes):
         for number, size in enumerate(sorted(set(runs.parameters))):
             colour = PLACEHOLDERS[f"cell{number}"]
             of_size = runs.parameters == size

@@ -1,16 +1,78 @@
-"""What pictures are made of: boxes, text, panels of squares."""
+"""What pictures are made of: plots, boxes, text, panels of squares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
+from typing import Any
 
+import matplotlib
+from matplotlib.figure import Figure
+
+from foreword import figures
 from foreword.types import Array
 
 DOCS = Path(__file__).resolve().parents[1]
+WIDTH = 4.45  # inches of a plot
+PIXELS_PER_POINT = 96 / 72
+# Colours of plots, which the SVG text replaces by the page's: `var(--ink)` and so on.
+PLACEHOLDERS = {
+    **{
+        name: f"#{n:06x}"
+        for n, name in enumerate(("ink", "muted", "grid", "accent", "second"), 257)
+    },
+    **{f"cell{n}": f"#1{n:x}1{n:x}1{n:x}" for n in range(12)},
+}
+STYLE = {
+    **figures.STYLE,
+    **{f"{name}.color": PLACEHOLDERS["muted"] for name in ("xtick", "ytick")},
+    "axes.edgecolor": PLACEHOLDERS["grid"],
+    "axes.labelcolor": PLACEHOLDERS["muted"],
+    "text.color": PLACEHOLDERS["ink"],
+    "svg.fonttype": "none",  # text stays text, in the fonts of the page
+    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
+}
 CELL = 13  # pixels of a square
 INK, MUTED, ACCENT, SECOND = (f"var(--{name})" for name in ("ink", "muted", "accent", "second"))
+
+
+@contextmanager
+def canvas(height: float, salt: str) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure without a background, and its axes.
+
+    Args:
+        height: in inches.
+        salt: text by which the ids of this plot differ from those of others on the page.
+    """
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure.patch.set_alpha(0)
+        axes: Any = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        yield figure, axes
+
+
+def to_svg(figure: Figure, title: str) -> str:
+    """Return the `<svg>` element alone, in the page's colours, at its natural size."""
+    data = io.BytesIO()
+    figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
+    svg = data.getvalue().decode()
+    svg = svg[svg.index("<svg") :].strip()
+    for name, colour in PLACEHOLDERS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert box is not None
+    width, height = (round(float(side) * PIXELS_PER_POINT) for side in box.groups())
+    head = (
+        f'<svg {box[0]} width="{width}" height="{height}" role="img" '
+        f'aria-label="{escape(title)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return head + svg[svg.index(">") + 1 :]
 
 
 def svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:

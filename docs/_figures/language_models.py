@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _figures.drawing import squares
+from _figures.drawing import PLACEHOLDERS, canvas, squares, to_svg
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import LSTM
 from foreword.models.rnn import RNN
@@ -21,7 +21,6 @@ from foreword.nn.masks import (
     CausalMask,
 )
 from foreword.nn.model import ModelSettings
-from foreword.reports.svg import PLACEHOLDERS, canvas, to_svg
 from foreword.settings import kinds
 from foreword.testing.cases import vocab
 from foreword.types import Array, Batch
@@ -40,7 +39,7 @@ def smoothings() -> str:
     height = 0.8
     with (
         tempfile.TemporaryDirectory() as folder,
-        canvas("half", 2.7, "smoothings") as (figure, axes),
+        canvas(2.7, "smoothings") as (figure, axes),
     ):
         scratch = Scratch(Path(folder))
         levels = count(np.array(ids), 2, len(is_word), 0, scratch)
@@ -106,7 +105,7 @@ def reach() -> str:
         "LSTM": LSTM(layers=1, d_model=64, tied=False),
         "Transformer": Transformer(layers=1, heads=2, d_model=64, tied=False),
     }
-    with canvas("half", 2.7, "reach") as (figure, axes):
+    with canvas(2.7, "reach") as (figure, axes):
         for number, (name, model) in enumerate(models.items()):
             norms = influence(model, length, [length - 1])[0, ::-1]
             colour = PLACEHOLDERS[f"cell{number}"]

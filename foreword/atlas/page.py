@@ -245,7 +245,7 @@ def _plot(found: Findings, rows: Sequence[Row]) -> figures.Rendered:
             axis.grid(alpha=0.3)
             draw = _plot_trend if claims[name].is_trend else _plot_crossing
             draw(axis, found, claims[name])
-        return figures.render(figure, "png")
+        return figures.render(figure)
 
 
 def _plot_trend(axis: Any, found: Findings, claim: Claim) -> None:

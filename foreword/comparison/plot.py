@@ -54,7 +54,7 @@ def write_plot(results: Results) -> str:
                 _plot_texts(axis, results, panel)
             else:
                 _plot_scores(axis, results, panel)
-        rendered = figures.render(figure, "png")
+        rendered = figures.render(figure)
     atomic.write_bytes(results.comparison.out / "plot.png", rendered.data)
     return rendered.note
 

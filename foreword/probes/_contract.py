@@ -85,7 +85,7 @@ class Finding:
         with matplotlib.rc_context(figures.STYLE):
             figure = Figure(layout="constrained")
             self.plot(figure)
-            return figures.render(figure, "png")
+            return figures.render(figure)
 
 
 class Probe(Protocol):

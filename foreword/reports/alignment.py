@@ -31,4 +31,4 @@ def plot_alignment(aligned: Alignment) -> figures.Rendered:
         for side in axes.spines.values():
             side.set_color("#c9cbc7")
         axes.set_xlabel(aligned.what, color="#656d7a")
-        return figures.render(figure, "png")
+        return figures.render(figure)

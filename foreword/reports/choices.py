@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 from foreword.disk import atomic
 from foreword.formatting import figure, interval, power
 from foreword.reports import fragments
+from foreword.reports.charts import CELLS, Chart, ChartAxis, Line
 from foreword.reports.page import page
-from foreword.reports.scaling import finish, table, write_rows
-from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
+from foreword.reports.scaling import table, write_rows
 from foreword.scaling.choices import BudgetChoice
 
-HEIGHTS: dict[Size, float] = {"wide": 5.0, "half": 5.4, "narrow": 5.6}  # inches
+HEIGHT = 420  # pixels
 HOW = (
     "Kendall's tau compares the ranks of all cells with those at the largest budget: 1 for one "
     "order, 0 for none. The cost is how much worse the winner is at the largest budget than the "
@@ -79,7 +78,6 @@ def write_choices(
     ]
     write_rows(out / "choices.csv", records)
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    caption = f"Loss by budget, in % of the first cell's, {found[0].cells[0]}"
     body = [
         f"<h1>Choices: {escape(name)}</h1>",
         '<p class="lead">Does the winner at a small budget stay the winner?</p>',
@@ -87,25 +85,24 @@ def write_choices(
         table(choice_rows(found)),
         f"<h2>Loss, {escape(unit)}, and rank</h2>",
         table(loss_rows(found)),
-        fragments.figure(caption, partial(plot_choices, found), is_large=True),
+        choices_chart(found).html(),
         fragments.note(HOW),
     ]
     atomic.write_text(out / "choices.html", page(f"Choices: {name}", "\n".join(body)))
 
 
-def plot_choices(found: Sequence[BudgetChoice], size: Size) -> str:
-    """Return an `<svg>` of the cells' losses by budget, relative to the first cell's."""
-    title = "loss by budget, relative to the first cell's"
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        x = [one.flops for one in found]
-        for number in found[-1].loss.argsort(kind="stable"):
-            y = [100 * (one.loss[number] / one.loss[0] - 1) for one in found]
-            colour = PLACEHOLDERS[f"cell{number % CELLS}"]
-            marker = "s" if number >= CELLS else "o"
-            label = found[-1].cells[number]
-            axes.plot(x, y, marker=marker, color=colour, markersize=4, linewidth=1.2, label=label)
-        axes.set_xscale("log")
-        finish(axes, "training FLOPs", "%")
-        where = "outside right upper" if size == "wide" else "outside lower center"
-        drawing.legend(frameon=False, loc=where, ncols=1 if size == "wide" else 2)
-        return to_svg(drawing, title)
+def choices_chart(found: Sequence[BudgetChoice]) -> Chart:
+    """Return the cells' losses by budget, relative to the first cell's."""
+    flops = [one.flops for one in found]
+    lines = [
+        Line(
+            found[-1].cells[n],
+            flops,
+            [100 * (one.loss[n] / one.loss[0] - 1) for one in found],
+            f"cell{n % CELLS}",
+            "dots" if n < CELLS else "dashed",
+        )
+        for n in found[-1].loss.argsort(kind="stable").tolist()
+    ]
+    title = f"Loss by budget, in % of the first cell's, {found[0].cells[0]}"
+    return Chart(title, lines, ChartAxis("training FLOPs", log=True), "%", height=HEIGHT)

@@ -208,8 +208,8 @@ def _samples(side: str, samples: Sequence[Report]) -> Iterator[str]:
             note = f" · {escape(sample['note'])}" if "note" in sample else ""
             source = f'<span class="from above">{escape(sample["source"])}{note}</span>'
             is_same_group = side == "duplicates" and number > 0
-            style = ' style="border-top: 0"' if is_same_group else ""
-            yield f'<div class="sample"{style}>{source}{"<br>".join(texts)}</div>'
+            css_class = "sample joined" if is_same_group else "sample"
+            yield f'<div class="{css_class}">{source}{"<br>".join(texts)}</div>'
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.evaluation.statistics import LEVEL
 from foreword.reports import fragments
-from foreword.reports.bars import CellScores, plot_scores
-from foreword.reports.curves import Line, plot_curves
+from foreword.reports.charts import CELLS, Chart, ChartAxis, Line, scores_chart
 from foreword.reports.folder import number
 from foreword.reports.meaning import comparison_sentences
-from foreword.reports.page import page
-from foreword.reports.svg import CELLS
+from foreword.reports.page import LARGE, page
 from foreword.reports.tables import Table
 
 FILE = "results.json"
@@ -100,42 +97,31 @@ def _table(table: Mapping[str, Any]) -> str:
 
 def _losses(results: Mapping[str, Any]) -> str:
     """Return the figure of held-out losses by amount spent, in one colour per cell."""
-    # The axis: linear in a power of ten, or logarithmic.
     spent = [point[0] for run in results["runs"] for point in run["curve"] if point[0] > 0]
     if not spent:
         return ""
-    is_log = max(spent) > LOG_SCALE_RATIO * min(spent)
-    power = 0 if is_log else max(0, 3 * (math.floor(math.log10(max(spent))) // 3))
-    # A curve per run; the first of each cell has the label.
-    lines, labelled = [], set()
-    cells = [cell["cell"] for cell in results["cells"]]
+    lines, cells = [], [cell["cell"] for cell in results["cells"]]
     for run in results["runs"]:
         if run["curve"]:
             amounts, losses = zip(*run["curve"], strict=True)
             colour = f"cell{cells.index(run['cell']) % CELLS}"
-            label = "" if run["cell"] in labelled else run["cell"]
-            labelled.add(run["cell"])
-            lines.append(Line(label, [x / 10**power for x in amounts], losses, colour, "dots"))
-    # The figure, for narrow and for wide screens.
-    exponent = str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+            lines.append(Line(run["cell"], amounts, losses, colour, "dots"))
     caption = "Held-out loss, nats per prediction of each cell's own objective and sources"
     if results["is_one_objective"]:
         caption = "Held-out loss, nats per token"
-    axis = results["axis"]
-    label, title = f"10{exponent} {axis}" if power else axis, f"Held-out loss against {axis}"
-    draw = partial(plot_curves, lines, label, title, is_log=is_log)
-    return f"<h2>Learning</h2>{fragments.figure(caption, draw, is_large=True)}"
+    axis = ChartAxis(results["axis"], log=max(spent) > LOG_SCALE_RATIO * min(spent))
+    return f"<h2>Learning</h2>{Chart(caption, lines, axis, height=LARGE).html()}"
 
 
 def _tasks(results: Mapping[str, Any]) -> str:
     """Return the figures of scores, one per task."""
     figures = []
     for task, metric in results["metrics"].items():
-        cells = [
-            CellScores(cell["cell"], points)
+        cells = {
+            cell["cell"]: points
             for cell in results["cells"]
             if (points := _points(cell["tasks"][task]))
-        ]
+        }
         chance = [
             s["scores"]
             for s in results["scores"]
@@ -143,10 +129,8 @@ def _tasks(results: Mapping[str, Any]) -> str:
         ]
         level = number(chance[0], metric) if chance else math.nan
         if cells:
-            title = escape(f"{task}, {metric}", quote=True)
-            figures.append(
-                fragments.figure(task, partial(plot_scores, cells, metric, title, level))
-            )
+            marks = [(level, "")] if level == level else []
+            figures.append(scores_chart(task, metric, cells, STARTS, marks=marks).html())
     if not figures:
         return ""
     note = fragments.note(

@@ -36,7 +36,7 @@ def plot_drift(content: Mapping[str, Any]) -> figures.Rendered:
             ncols=2,
             frameon=False,
         )
-        return figures.render(figure, "png")
+        return figures.render(figure)
 
 
 def _models(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:

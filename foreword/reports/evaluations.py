@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import struct
-from functools import partial
 from html import escape
 from pathlib import Path
 
 from foreword.formatting import cell, with_bounds, with_intervals
 from foreword.reports import fragments, suite, tuning
-from foreword.reports.bars import plot_columns
+from foreword.reports.charts import Chart, ChartAxis, Line
 from foreword.reports.folder import Picture, SavedEvaluation, number
 from foreword.reports.meaning import loss_sentence
 from foreword.reports.tables import Table
@@ -82,14 +81,12 @@ def bars_by_order(evaluation: SavedEvaluation) -> str:
     """Return bar charts by order of n-grams; "" for another evaluation."""
     if not all({"order", *BY_ORDER} <= row.keys() for row in evaluation.rows):
         return ""
-    labels = [cell(row["order"]) for row in evaluation.rows]
+    order = ChartAxis("order", names=[cell(row["order"]) for row in evaluation.rows])
     figures = []
     for column, caption in BY_ORDER.items():
         values = [number(row, column) for row in evaluation.rows]
-        title = escape(f"{evaluation.name}: {caption}", quote=True)
-        figures.append(
-            fragments.figure(caption, partial(plot_columns, labels, values, "order", title))
-        )
+        line = Line("", range(len(values)), values, style="bars")
+        figures.append(Chart(caption, [line], order).html())
     return fragments.side_by_side(figures)
 
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from html import escape
-
-from foreword.reports.svg import Size, responsive
 
 
 def note(text: str) -> str:
     """Return a remark; "" without a text."""
     return f'<p class="note">{escape(text)}</p>' if text else ""
-
-
-def figure(caption: str, draw: Callable[[Size], str], *, is_large: bool = False) -> str:
-    """Return a plot with its caption; see `responsive`."""
-    plot = responsive(draw, is_large=is_large)
-    return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 
 
 def side_by_side(cards: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
-"""The report of a run: one self-contained page without scripts, network or other files.
+"""The report of a run: one self-contained page without network or other files.
 
-All text from a run is escaped, so a page is safe to open whatever the model wrote.
+All text from a run is escaped, and the page runs no script but its own, so it is safe to open
+whatever the model wrote. Without scripts it has tables in place of its charts.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,17 @@ from foreword.disk.credentials import masked
 from foreword.formatting import at_most, duration, figure, power, quantity, unknown_share_note
 from foreword.reports import folder as folders
 from foreword.reports import fragments, tuning
-from foreword.reports.curves import Line, plot_curves, smoothed
+from foreword.reports.charts import Chart, Line, smoothed
 from foreword.reports.evaluations import evaluation_section
 from foreword.reports.folder import RunFolder, number
 from foreword.reports.heldout import HeldOutLoss, held_out_loss
 from foreword.reports.sources import source_section
-from foreword.reports.style import CSS
 from foreword.reports.tables import key_value_table
+from foreword.serving import bundle
 from foreword.train import log
 from foreword.version import __version__
+
+LARGE = 300  # pixels, the height of a large chart
 
 
 def write_page(run: str | Path, out: str | Path | None = None) -> Path:
@@ -58,7 +60,7 @@ def page(heading: str, content: str) -> str:
     text = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading)}</title>\n<style>{CSS}</style>\n</head>\n"
+        f"<title>{escape(heading)}</title>\n{bundle.head(['style.css'], 'report.js')}</head>\n"
         f"<body>\n<main>\n{content}\n"
         f"<footer>Written by Foreword {escape(__version__)}</footer>\n"
         "</main>\n</body>\n</html>\n"
@@ -211,15 +213,21 @@ def curves(run: RunFolder) -> str:
         lines.append(Line("held-out sample", heldout_steps, heldout, "second", "dots"))
     if not lines:
         return ""
-    lines += _baseline_levels(run)
-    # Small figures below: learning rate, speed, loss components.
     marks = stage_marks(run)
-    lines += [Line(f"stage {n}", [step], [], "muted", "mark") for n, (step, _) in marks.items()]
-    parts = ["<h2>Learning</h2>", _figure("Loss, nats per prediction", lines, is_large=True)]
+    large = Chart(
+        "Loss, nats per prediction",
+        lines,
+        "step",
+        marks=[(step, f"stage {n}") for n, (step, _) in marks.items()],
+        levels=_baseline_levels(run),
+        height=LARGE,
+    )
+    parts = ["<h2>Learning</h2>", large.html()]
     parts += [
         fragments.note(f"Stage {n}, from step {step:,}: {text}.")
         for n, (step, text) in marks.items()
     ]
+    # Small figures below: learning rate, speed, loss components.
     small = []
     for key, caption in (("lr", "Learning rate"), ("tokens_per_second", "Tokens per second")):
         values = [number(r, key) for r in run.train]
@@ -227,7 +235,7 @@ def curves(run: RunFolder) -> str:
             line = [Line("", steps, values)]
             if key != "lr":  # speed is noisy, a schedule is not
                 line = [Line("", steps, values, style="faint"), Line("", steps, smoothed(values))]
-            small.append(_figure(caption, line))
+            small.append(Chart(caption, line, "step").html())
     small += [
         _component_figure(run, name) for name in log.components(run.train[-1] if run.train else {})
     ]
@@ -251,9 +259,8 @@ def probe_curves(run: RunFolder) -> str:
     figures = []
     for name in dict.fromkeys(name for record in run.probes for name in log.components(record)):
         values = [number(r, name) for r in run.probes]
-        figures.append(
-            _figure(_capital(_spaced(name)), [Line("", steps, values, "second", "dots")])
-        )
+        line = Line("", steps, values, "second", "dots")
+        figures.append(Chart(_capital(_spaced(name)), [line], "step").html())
     return f"<h2>Probes while training</h2>\n{fragments.side_by_side(figures)}"
 
 
@@ -266,7 +273,7 @@ def _component_figure(run: RunFolder, name: str) -> str:
     if any(map(math.isfinite, heldout)):
         heldout_steps = [number(r, "step") for r in run.heldout]
         lines.append(Line("held-out sample", heldout_steps, heldout, "second", "dots"))
-    return _figure(_spaced(name).capitalize(), lines)
+    return Chart(_spaced(name).capitalize(), lines, "step").html()
 
 
 def _spaced(name: str) -> str:
@@ -277,13 +284,13 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _baseline_levels(run: RunFolder) -> list[Line]:
+def _baseline_levels(run: RunFolder) -> list[tuple[float, str]]:
     """Return the losses of the count-based baselines as levels, if the loss is over all tokens."""
     for evaluation in run.evaluations:
         rows = [row for row in evaluation.rows if str(row.get("what", "")).endswith(" counts")]
         if rows and isinstance(evaluation.rows[0].get("bits_per_byte"), float):
-            losses = [(str(row["what"]), number(row, "loss")) for row in rows]
-            return [Line(name, [], [v], "muted", "level") for name, v in losses if v == v]
+            losses = [(number(row, "loss"), str(row["what"])) for row in rows]
+            return [(loss, name) for loss, name in losses if loss == loss]
     return []
 
 
@@ -311,12 +318,6 @@ def _sample(sample: Mapping[str, Any]) -> str:
 def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = values.get(key)
     return value if isinstance(value, Mapping) else {"kind": value} if value else {}
-
-
-def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
-    label = escape(f"{caption} against steps", quote=True)
-    draw = partial(plot_curves, lines, "step", label)
-    return fragments.figure(caption, draw, is_large=is_large)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ import numpy as np
 from foreword.disk import atomic
 from foreword.formatting import quantity
 from foreword.reports import fragments
-from foreword.reports.page import page
-from foreword.reports.scaling import finish, table, write_rows
-from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
+from foreword.reports.charts import CELLS, Chart, ChartAxis, Line
+from foreword.reports.page import LARGE, page
+from foreword.reports.scaling import table, write_rows
 from foreword.scaling.plateaus import Plateau
 
-HEIGHTS: dict[Size, float] = {"wide": 4.4, "half": 3.4, "narrow": 3.2}  # inches
 HOW = (
     "Each curve is E + B / D^b, fitted to the losses of one size by tokens D at one learning rate, "
     "of text read once. Its plateau is the D from which a doubling takes less than the threshold "
@@ -69,61 +67,46 @@ def write_plateaus(
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / "plateaus.csv", [one.as_json() for one in found])
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    curves, sizes = partial(plot_curves, found), partial(plot_sizes, found)
     body = [
         f"<h1>Plateaus: {escape(source)}</h1>",
         f'<p class="lead">{escape(title)}</p>',
         f'<ul class="note">{items}</ul>',
         table(plateau_rows(found)),
-        fragments.figure("Loss by tokens; lines: fitted; rings: plateaus", curves, is_large=True),
-        fragments.figure("Plateau by parameters; hollow: not within the curve", sizes),
+        curves_chart(found).html(),
+        sizes_chart(found).html(),
         fragments.note(HOW),
     ]
     atomic.write_text(out / "plateaus.html", page(f"Plateaus: {source}", "\n".join(body)))
 
 
-def plot_curves(found: Sequence[Plateau], size: Size) -> str:
-    """Return an `<svg>` of the losses of each size, its curve and its plateau."""
-    title = "loss by tokens of each size"
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        for number, one in enumerate(found):
-            colour = PLACEHOLDERS[f"cell{number % CELLS}"]
-            label = " ".join(filter(None, (one.family, quantity(one.parameters))))
-            axes.plot(one.tokens, one.loss, "o", color=colour, markersize=4, label=label)
-            e, b, exponent = one.values
-            x = np.geomspace(one.tokens[0], one.tokens[-1], 100)
-            axes.plot(x, e + b * x**-exponent, color=colour, linewidth=1.2)
-            if one.is_reached:
-                y = e + b * one.plateau**-exponent
-                axes.plot(one.plateau, y, "o", color=colour, markersize=12, markerfacecolor="none")
-        axes.set_xscale("log")
-        finish(axes, "tokens", "loss")
-        where = "outside right upper" if size == "wide" else "outside lower center"
-        columns = 1 if size == "wide" else 2
-        drawing.legend(title="parameters", frameon=False, loc=where, ncols=columns)
-        return to_svg(drawing, title)
+def curves_chart(found: Sequence[Plateau]) -> Chart:
+    """Return the losses of each size, its curve and its plateau."""
+    lines = []
+    for n, one in enumerate(found):
+        colour = f"cell{n % CELLS}"
+        label = " ".join(filter(None, (one.family, quantity(one.parameters))))
+        e, b, exponent = one.values
+        x = np.geomspace(one.tokens[0], one.tokens[-1], 100)
+        lines.append(Line(label, one.tokens, one.loss, colour, "points"))
+        lines.append(Line("", x, e + b * x**-exponent, colour, "faint"))
+        if one.is_reached:
+            lines.append(Line("", [one.plateau], [e + b * one.plateau**-exponent], colour, "rings"))
+    title = "Loss by tokens; lines: fitted; rings: plateaus"
+    x_axis = ChartAxis("tokens", log=True)
+    return Chart(title, lines, x_axis, "loss", legend="parameters", height=LARGE)
 
 
-def plot_sizes(found: Sequence[Plateau], size: Size) -> str:
-    """Return an `<svg>` of the plateaus by parameters, with their intervals."""
-    title = "plateau by parameters"
+def sizes_chart(found: Sequence[Plateau]) -> Chart:
+    """Return the plateaus by parameters, with their intervals, which may be far wider."""
     shown = [one for one in found if 0 < one.plateau < np.inf]
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        for number, family in enumerate(dict.fromkeys(one.family for one in found)):
-            colour = PLACEHOLDERS[f"cell{number % CELLS}"]
-            for one in (one for one in shown if one.family == family):
-                face = colour if one.is_reached else "none"
-                axes.plot(
-                    one.parameters, one.plateau, "o", color=colour, markerfacecolor=face,
-                    markersize=5,
-                )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        if shown:
-            low = min(one.plateau for one in shown)
-            high = max(one.plateau for one in shown)
-            axes.set_ylim(low / 3, high * 3)  # an interval may be far wider
-        for one in (one for one in shown if one.interval):
-            axes.plot([one.parameters] * 2, one.interval, color=PLACEHOLDERS["muted"], zorder=0)
-        finish(axes, "parameters", "tokens")
-        return to_svg(drawing, title)
+    lines = []
+    for n, family in enumerate(dict.fromkeys(one.family for one in found)):
+        for style, is_reached in (("points", True), ("hollow", False)):
+            own = [one for one in shown if (one.family, one.is_reached) == (family, is_reached)]
+            x, y = [one.parameters for one in own], [one.plateau for one in own]
+            ends = [one.interval or (np.nan, np.nan) for one in own]
+            lines.append(Line(family, x, y, f"cell{n % CELLS}", style, ends=ends))
+    known = [one.plateau for one in shown]
+    y_axis = ChartAxis("tokens", log=True, range=[min(known) / 3, max(known) * 3] if known else ())
+    title = "Plateau by parameters; hollow: not within the curve"
+    return Chart(title, lines, ChartAxis("parameters", log=True), y_axis)

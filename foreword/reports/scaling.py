@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from foreword.disk import atomic
 from foreword.formatting import figure, interval, power, quantity
 from foreword.reports import fragments
-from foreword.reports.page import page
-from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
+from foreword.reports.charts import CELLS, Chart, ChartAxis, Line
+from foreword.reports.page import LARGE, page
 from foreword.reports.tables import Table
 from foreword.scaling.fit import METHODS, FamilyFit
 from foreword.scaling.law import Law, losses, per_token
@@ -34,7 +32,7 @@ TITLES = {
     "akima": "isoFLOP, Akima",
     "envelope": "lower envelope",
 }
-HEIGHTS: dict[Size, float] = {"wide": 4.4, "half": 3.4, "narrow": 3.2}  # inches
+FLOPS = ChartAxis("training FLOPs", log=True)
 MOST_BUDGETS = 12  # with a curve each
 WORDS = ("state", "remark", "winner")  # columns without numbers, besides the first
 HOW = (
@@ -262,38 +260,18 @@ def _section(fit: FamilyFit) -> str:
         f'<ul class="note">{remarks}</ul>',
     ]
     if fit.runs.budgets():
-        title = escape(f"{fit.name}: loss against parameters by budget", quote=True)
-        caption = (
-            "Loss against parameters, by training FLOPs. Solid: direct fit; dashed: parabolas; "
-            "hollow: held out"
-        )
-        draw = partial(plot_budgets, fit, title)
-        parts.append(fragments.figure(caption, draw, is_large=True))
-    optimal = partial(plot_optima, fit, escape(f"{fit.name}: optimal tokens", quote=True))
-    residual = partial(plot_residuals, fit, escape(f"{fit.name}: residuals", quote=True))
-    parts.append(
-        fragments.side_by_side(
-            [
-                fragments.figure(
-                    "Optimal tokens by budget; shaded: the direct fit's 95 %", optimal
-                ),
-                fragments.figure("Residuals of the direct fit, % of the loss", residual),
-            ]
-        )
-    )
+        parts.append(budgets_chart(fit).html())
+    parts.append(fragments.side_by_side([optima_chart(fit).html(), residuals_chart(fit).html()]))
     if fit.repeated:
         parts += ["<h3>Text read several times</h3>", table(repeated_rows(fit))]
     if fit.held_out:
         parts += ["<h3>The largest budget, forecast</h3>", table(_held_rows(fit))]
     if fit.score is not None:
-        title = escape(f"{fit.name}: score against loss", quote=True)
-        draw = partial(plot_scores, fit, title)
-        caption = "Score against loss; hollow: the largest budget, not fitted"
         parts += [
             "<h3>The score, in two steps</h3>",
             fragments.note(score_line(fit)),
             *([table(score_rows(fit))] if fit.score.forecasts else []),
-            fragments.figure(caption, draw),
+            score_chart(fit).html(),
         ]
     return "\n".join(parts)
 
@@ -322,133 +300,98 @@ def _held_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     ]
 
 
-def plot_budgets(fit: FamilyFit, title: str, size: Size) -> str:
-    """Return an `<svg>` of loss against parameters: a colour, a curve and a parabola a budget."""
-    runs = fit.runs
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        curves = {round(math.log(m.flops), 2): m for m in fit.minima if m.curve}
-        for number, group in enumerate(runs.budgets()[-MOST_BUDGETS:]):
-            colour = PLACEHOLDERS[f"cell{number % CELLS}"]
-            flops = float(np.exp(np.log(runs.flops[group]).mean()))
-            n, y = runs.parameters[group], runs.loss[group]
-            face = colour if fit.fitted[group].all() else "none"
-            axes.plot(
-                n, y, "o", color=colour, markerfacecolor=face, markersize=4.5,
-                label=power(flops),
-            )  # fmt: skip
-            sizes = np.geomspace(n.min(), n.max(), 200)
-            tokens = flops / per_token(fit.flops_per_token, sizes)
-            if not fit.methods["direct"].refused:
-                expected = losses(fit.values[None], sizes, tokens)
-                axes.plot(sizes, expected, color=colour, linewidth=1.4)
-            if (found := curves.get(round(math.log(flops), 2))) is not None:
-                parabola = np.polyval(found.curve, np.log10(tokens))
-                axes.plot(sizes, parabola, color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
-        low, high = runs.loss.min(), runs.loss.max()
-        margin = 0.06 * max(high - low, 1e-3 * high)
-        axes.set_ylim(low - margin, high + margin)
-        axes.set_xscale("log")
-        finish(axes, "parameters", "loss")
-        where = "outside right upper" if size == "wide" else "outside lower center"
-        columns = 1 if size == "wide" else 2
-        drawing.legend(title="training FLOPs", frameon=False, loc=where, ncols=columns)
-        return to_svg(drawing, title)
+def budgets_chart(fit: FamilyFit) -> Chart:
+    """Return loss against parameters: a colour, a curve and a parabola a budget."""
+    runs, lines = fit.runs, list[Line]()
+    curves = {round(math.log(m.flops), 2): m for m in fit.minima if m.curve}
+    for number, group in enumerate(runs.budgets()[-MOST_BUDGETS:]):
+        colour = f"cell{number % CELLS}"
+        flops = float(np.exp(np.log(runs.flops[group]).mean()))
+        n = runs.parameters[group]
+        style = "points" if fit.fitted[group].all() else "hollow"
+        lines.append(Line(power(flops), n, runs.loss[group], colour, style))
+        sizes = np.geomspace(n.min(), n.max(), 100)
+        tokens = flops / per_token(fit.flops_per_token, sizes)
+        if not fit.methods["direct"].refused:
+            expected = losses(fit.values[None], sizes, tokens).ravel()
+            lines.append(Line("", sizes, expected, colour))
+        if (found := curves.get(round(math.log(flops), 2))) is not None:
+            parabola = np.polyval(found.curve, np.log10(tokens))
+            lines.append(Line("", sizes, parabola, colour, "dashed"))
+    low, high = float(runs.loss.min()), float(runs.loss.max())
+    margin = 0.06 * max(high - low, 1e-3 * high)
+    title = (
+        f"{fit.name}: loss against parameters, by training FLOPs. Solid: direct fit; dashed: "
+        "parabolas; hollow: held out"
+    )
+    return Chart(
+        title,
+        lines,
+        ChartAxis("parameters", log=True),
+        ChartAxis("loss", range=[low - margin, high + margin]),
+        legend="training FLOPs",
+        height=LARGE,
+    )
 
 
-def plot_optima(fit: FamilyFit, title: str, size: Size) -> str:
-    """Return an `<svg>` of the optimal tokens by each method against FLOPs."""
+def optima_chart(fit: FamilyFit) -> Chart:
+    """Return the optimal tokens by each method against FLOPs."""
     runs = fit.runs.where(fit.fitted)
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        on_it = Envelope.of(runs.flops).items(runs.loss)
-        x = np.geomspace(fit.runs.flops.min(), fit.runs.flops.max(), 30)
-        points = {
-            "envelope": (runs.flops[on_it], runs.tokens[on_it]),
-            "isoflop": ([m.flops for m in fit.minima], [m.parabola for m in fit.minima]),
-            "akima": ([m.flops for m in fit.minima], [m.akima for m in fit.minima]),
-        }
-        shaded = None
-        for number, name in enumerate(METHODS):
-            found, colour = fit.methods[name], PLACEHOLDERS[f"cell{number}"]
-            if name in points:
-                axes.plot(*points[name], "o", color=colour, markersize=4)
-            if found.refused:
-                continue
-            style, state = ((0, (4, 3)), " (marked)") if found.marks else ("-", "")
-            tokens, ends = zip(*(found.tokens(float(flops)) for flops in x), strict=True)
-            label = TITLES[name] + state
-            axes.plot(x, tokens, color=colour, linewidth=1.4, linestyle=style, label=label)
-            if name == "direct" and all(ends):
-                shaded = np.array(ends).T
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        if shaded is not None:
-            axes.set_ylim(axes.get_ylim())  # an interval may be far wider than what is shown
-            colour = PLACEHOLDERS["cell0"]
-            axes.fill_between(x, *shaded, color=colour, alpha=0.12, linewidth=0)
-        finish(axes, "training FLOPs", "tokens")
-        if any(not found.refused for found in fit.methods.values()):
-            drawing.legend(frameon=False, loc="outside lower center", ncols=2)
-        return to_svg(drawing, title)
+    on_it = Envelope.of(runs.flops).items(runs.loss)
+    x = np.geomspace(fit.runs.flops.min(), fit.runs.flops.max(), 30)
+    points: dict[str, tuple[Iterable[float], Iterable[float]]] = {
+        "envelope": (runs.flops[on_it], runs.tokens[on_it]),
+        "isoflop": ([m.flops for m in fit.minima], [m.parabola for m in fit.minima]),
+        "akima": ([m.flops for m in fit.minima], [m.akima for m in fit.minima]),
+    }
+    lines: list[Line] = []
+    for number, name in enumerate(METHODS):
+        found, colour = fit.methods[name], f"cell{number}"
+        if name in points:
+            x_values, y_values = points[name]
+            lines.append(Line("", x_values, y_values, colour, "points"))
+        if found.refused:
+            continue
+        style, state = ("dashed", " (marked)") if found.marks else ("line", "")
+        tokens, ends = zip(*(found.tokens(float(flops)) for flops in x), strict=True)
+        lines.append(Line(TITLES[name] + state, x, tokens, colour, style))
+        if name == "direct" and all(ends):
+            lines.append(Line("", x, tokens, colour, "area", ends=ends))
+    title = f"{fit.name}: optimal tokens by budget; shaded: the direct fit's 95 %"
+    return Chart(title, lines, FLOPS, ChartAxis("tokens", log=True))
 
 
-def plot_residuals(fit: FamilyFit, title: str, size: Size) -> str:
-    """Return an `<svg>` of the residuals of the direct fit against FLOPs, and the seed noise."""
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        is_once = fit.runs.epochs <= ONCE
-        groups = {"fitted": fit.fitted, "held out": is_once & ~fit.fitted, "read again": ~is_once}
-        for (label, chosen), marker in zip(groups.items(), "oox", strict=True):
-            if chosen.any():
-                y = 100 * fit.residuals[chosen]
-                face = PLACEHOLDERS["accent"] if label == "fitted" else "none"
-                axes.plot(
-                    fit.runs.flops[chosen], y, marker, color=PLACEHOLDERS["accent"],
-                    markerfacecolor=face, markersize=4, label=label,
-                )  # fmt: skip
-        axes.axhline(0, color=PLACEHOLDERS["muted"], linewidth=1)
-        if fit.seed_noise is not None:
-            noise = 100 * fit.seed_noise / float(np.median(fit.runs.loss))
-            axes.axhspan(-noise, noise, color=PLACEHOLDERS["muted"], alpha=0.15, linewidth=0)
-        largest = max(float(np.abs(100 * fit.residuals).max()) * 1.15, 1e-3)
-        axes.set_ylim(-largest, largest)
-        axes.set_xscale("log")
-        finish(axes, "training FLOPs", "% above the fit")
-        drawing.legend(frameon=False, loc="outside lower center", ncols=2)
-        return to_svg(drawing, title)
+def residuals_chart(fit: FamilyFit) -> Chart:
+    """Return the residuals of the direct fit against FLOPs, and the seed noise."""
+    is_once = fit.runs.epochs <= ONCE
+    groups = {"fitted": fit.fitted, "held out": is_once & ~fit.fitted, "read again": ~is_once}
+    colours = {"fitted": "accent", "held out": "cell2", "read again": "second"}
+    lines = [
+        Line(label, fit.runs.flops[chosen], 100 * fit.residuals[chosen], colours[label], "points")
+        for label, chosen in groups.items()
+        if chosen.any()
+    ]
+    if fit.seed_noise is not None:
+        noise = 100 * fit.seed_noise / float(np.median(fit.runs.loss))
+        x = [fit.runs.flops.min(), fit.runs.flops.max()]
+        lines.append(Line("", x, [0, 0], "muted", "area", ends=[(-noise, noise)] * 2))
+    largest = max(float(np.abs(100 * fit.residuals).max()) * 1.15, 1e-3)
+    title = f"{fit.name}: residuals of the direct fit, % of the loss"
+    y_axis = ChartAxis("% above the fit", range=[-largest, largest])
+    return Chart(title, lines, FLOPS, y_axis, levels=[(0.0, "")])
 
 
-def plot_scores(fit: FamilyFit, title: str, size: Size) -> str:
-    """Return an `<svg>` of the score against the loss, with the sigmoid."""
+def score_chart(fit: FamilyFit) -> Chart:
+    """Return the score against the loss, with the sigmoid."""
     runs, found = fit.runs, fit.score
     assert found is not None and runs.score is not None
-    with canvas(size, HEIGHTS[size], title) as (drawing, axes):
-        colour = PLACEHOLDERS["accent"]
-        for chosen, face in ((fit.fitted, colour), (~fit.fitted, "none")):
-            x, y = runs.loss[chosen], runs.score[chosen]
-            axes.plot(x, y, "o", color=colour, markerfacecolor=face, markersize=4)
-        x = np.linspace(runs.loss.min(), runs.loss.max(), 100)
-        axes.plot(x, found.at(x), color=PLACEHOLDERS["muted"], linewidth=1.4)
-        axes.invert_xaxis()
-        finish(axes, "loss", "score")
-        return to_svg(drawing, title)
-
-
-def finish(axes: Any, x_label: str, y_label: str) -> None:
-    """Give axes their grid and labels, and logarithmic ones readable ticks."""
-    axes.grid(linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(which="both", length=0)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            low, high = axis.get_view_interval()
-            steps = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0)
-            is_short = high < 5 * low
-            locator = MaxNLocator(4) if is_short else LogLocator(subs=steps, numticks=7)
-            axis.set_major_locator(locator)
-            axis.set_major_formatter(FuncFormatter(lambda value, tick: _tick(value)))
-            axis.set_minor_formatter(NullFormatter())
-
-
-def _tick(value: float) -> str:
-    return quantity(value) if value < 1e12 else power(value).replace("1.0 × ", "").replace(".0", "")
+    x = np.linspace(runs.loss.min(), runs.loss.max(), 100)
+    lines = [
+        *(
+            Line("score", runs.loss[chosen], runs.score[chosen], "accent", style)
+            for chosen, style in ((fit.fitted, "points"), (~fit.fitted, "hollow"))
+        ),
+        Line("", x, found.at(x), "muted", "faint"),
+    ]
+    title = f"{fit.name}: score against loss; hollow: the largest budget, not fitted"
+    return Chart(title, lines, ChartAxis("loss", flip=True), "score")

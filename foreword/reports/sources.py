@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from foreword.data.mixture import effective_epochs
 from foreword.formatting import figure, quantity
 from foreword.reports import fragments
-from foreword.reports.curves import Line, plot_curves
+from foreword.reports.charts import CELLS, Chart, Line
 from foreword.reports.folder import RunFolder, number
-from foreword.reports.svg import CELLS
 from foreword.reports.tables import Table
 
 _NOTE = (
@@ -36,9 +34,7 @@ def source_section(run: RunFolder) -> str:
             steps, losses = zip(*points, strict=True)
             lines.append(Line(name, steps, losses, f"cell{n % CELLS}", "dots"))
     if lines:
-        caption = "Held-out loss by source, nats per prediction"
-        draw = partial(plot_curves, lines, "step", f"{caption} against steps")
-        parts.append(fragments.figure(caption, draw, is_large=True))
+        parts.append(Chart("Held-out loss by source, nats per prediction", lines, "step").html())
     last = records[-1][1] if records else {}
     columns = ("source", "tokens", "share", "epochs", "worth", "held-out loss")
     rows = [_row(name, _mapping(facts), last) for name, facts in sources.items()]

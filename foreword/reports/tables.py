@@ -63,9 +63,7 @@ class Table:
 
     def _part(self, columns: Sequence[int]) -> str:
         kinds = ["n" if is_number else "t" for is_number in self.is_number]
-        head = "".join(
-            f'<th class="{kinds[c]}" scope="col">{escape(self.columns[c])}</th>' for c in columns
-        )
+        head = "".join(header(self.columns[c], f'class="{kinds[c]}" ') for c in columns)
         rows = ("".join(self._cell(row, c, kinds[c]) for c in columns) for row in self.rows)
         lines = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
@@ -74,6 +72,11 @@ class Table:
         """Return a cell; on narrow screens it has its own line, after its name."""
         name = escape(self.columns[column], quote=True)
         return f'<td class="{kind}" data-name="{name}">{escape(row[column])}</td>'
+
+
+def header(name: str, attributes: str = "") -> str:
+    """Return the header of a column; a cell without a name is none."""
+    return f'<th {attributes}scope="col">{escape(name)}</th>' if name else "<td></td>"
 
 
 def characters(text: str) -> int:

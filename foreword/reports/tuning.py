@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from html import escape
 
 from foreword.formatting import cell, figure
 from foreword.reports import fragments
-from foreword.reports.bars import CellScores, plot_scores
+from foreword.reports.charts import scores_chart
 from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH, is_baseline, pretraining_gain, score_sentence
 from foreword.reports.tables import Table
@@ -53,21 +51,16 @@ def section(evaluation: SavedEvaluation) -> str:
 
 def chart(evaluation: SavedEvaluation, metric: str) -> str:
     """Return the chart of a metric: a point per variant, its deviation over seeds as a bar."""
-    scores = [
-        CellScores(variant_name(row), ((number(row, metric), deviation),), _colour(row))
-        for row in evaluation.rows
-        if not math.isnan(number(row, metric))
-        for deviation in (number(row, f"{metric}_std"),)
-    ]
-    if not scores:
+    rows = [row for row in evaluation.rows if not math.isnan(number(row, metric))]
+    if not rows:
         return ""
     name = metric_name(metric)
-    title = escape(f"{evaluation.title or evaluation.name}: {name}", quote=True)
-    words = f"{name[:1].upper()}{name[1:]} on the dev examples"
-    caption = words + _deviation_words(evaluation.rows, metric)
-    return fragments.figure(
-        caption, partial(plot_scores, scores, name, title, math.nan), is_large=True
-    )
+    title = f"{name[:1].upper()}{name[1:]} on the dev examples"
+    points = {
+        variant_name(row): [(number(row, metric), number(row, f"{metric}_std"))] for row in rows
+    }
+    title += _deviation_words(evaluation.rows, metric)
+    return scores_chart(title, name, points, colours=[_colour(row) for row in rows]).html()
 
 
 def table(evaluation: SavedEvaluation, names: Sequence[str]) -> Table:

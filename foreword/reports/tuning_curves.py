@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from html import escape
-from typing import Any
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
 from foreword.reports import fragments
-from foreword.reports.curves import Line, plot_curves
+from foreword.reports.charts import CELLS, Chart, Line, heat
 from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH
-from foreword.reports.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
 from foreword.reports.tables import Table
 from foreword.tuning.scores import metric_name
 
 MOST_LABELS = 12  # of a matrix that can be read; with more, the most frequent mistakes are listed
 MISTAKES = 15
-LONGEST_LABEL = {"wide": 24, "half": 16, "narrow": 9}  # characters
-STRONGEST = 0.65  # opacity of a share of 1
+LONGEST_LABEL = 24  # characters
 
 
 def curves(evaluation: SavedEvaluation, metric: str) -> str:
     """Return plots of the score and of the training loss by epoch; "" for a single epoch.
 
     Each seed is a faint line, their mean a line with dots.
+
+    Args:
+        evaluation: the scores of fine-tuning.
+        metric: the score.
     """
     epochs = evaluation.content.get("epochs")
     rows = [row for row in epochs if isinstance(row, dict)] if isinstance(epochs, list) else []
@@ -39,12 +37,10 @@ def curves(evaluation: SavedEvaluation, metric: str) -> str:
         (metric, f"{name[:1].upper()}{name[1:]} on the dev examples by epoch"),
         ("train_loss", "Training loss by epoch, a mean over the epoch"),
     )
-    return fragments.side_by_side(
-        _curve(rows, column, caption, evaluation.name) for column, caption in columns
-    )
+    return fragments.side_by_side(_curve(rows, column, caption) for column, caption in columns)
 
 
-def _curve(rows: Sequence[Record], column: str, caption: str, name: str) -> str:
+def _curve(rows: Sequence[Record], column: str, caption: str) -> str:
     """Return a plot of a column by epoch with its caption; "" if it has no number."""
     variants = list(dict.fromkeys((str(r.get("start")), str(r.get("strategy"))) for r in rows))
     lines = []
@@ -64,10 +60,7 @@ def _curve(rows: Sequence[Record], column: str, caption: str, name: str) -> str:
             label = variant[0] if variant[1] == "full" else ", ".join(variant)
             means = [float(np.mean(by_epoch[epoch])) for epoch in sorted(by_epoch)]
             lines.append(Line(label, sorted(by_epoch), means, colour, "dots"))
-    if not lines:
-        return ""
-    title = escape(f"{name}: {caption}", quote=True)
-    return fragments.figure(caption, partial(plot_curves, lines, "epoch", title))
+    return Chart(caption, lines, "epoch").html() if lines else ""
 
 
 def _colour(which: int, start: str) -> str:
@@ -77,7 +70,7 @@ def _colour(which: int, start: str) -> str:
     return f"cell{(which + 1) % CELLS}" if which else "accent"
 
 
-def _line(points: Sequence[Record], column: str, label: str, colour: str, style: Any) -> Line:
+def _line(points: Sequence[Record], column: str, label: str, colour: str, style: str) -> Line:
     x = [number(row, "epoch") for row in points]
     return Line(label, x, [number(row, column) for row in points], colour, style)
 
@@ -94,42 +87,9 @@ def confusion(evaluation: SavedEvaluation) -> str:
     if len(labels) > MOST_LABELS:
         return _mistakes(labels, counts)
     caption = "Labels (rows) and answers (columns): the share of each label, over all seeds"
-    title = escape(f"{evaluation.name}: {caption}", quote=True)
-    return fragments.side_by_side(
-        [fragments.figure(caption, partial(plot_confusion, labels, counts, title))]
-    )
-
-
-def plot_confusion(
-    labels: Sequence[str], counts: Sequence[Sequence[int]], title: str, size: Size = "half"
-) -> str:
-    """Return an `<svg>` of a confusion matrix: a row per label, with shares of the row.
-
-    Args:
-        counts: how often each label (row) got each answer (column).
-        title: text for screen readers.
-    """
-    many = len(labels)
-    names = [_short(label, LONGEST_LABEL[size]) for label in labels]
-    with canvas(size, 0.9 + 0.34 * many, title) as (figure, axes):
-        for row, of_label in enumerate(counts):
-            total = sum(of_label)
-            for column, count in enumerate(of_label):
-                share = count / total if total else 0.0
-                colour = PLACEHOLDERS["accent" if row == column else "second"]
-                corner = (column - 0.5, row - 0.5)
-                axes.add_patch(
-                    Rectangle(corner, 1, 1, facecolor=colour, alpha=STRONGEST * share, linewidth=0)
-                )
-                axes.text(column, row, f"{100 * share:.0f}%", ha="center", va="center")
-        axes.set_xlim(-0.5, many - 0.5)
-        axes.set_ylim(many - 0.5, -0.5)
-        turned = {"rotation": 35, "ha": "right"} if sum(map(len, names)) > 32 else {}
-        axes.set_xticks(range(many), names, **turned)
-        axes.set_yticks(range(many), names)
-        axes.tick_params(length=0)
-        axes.set_xlabel("answer")
-        return to_svg(figure, title)
+    names = [_short(label, LONGEST_LABEL) for label in labels]
+    shares = [[count / (sum(row) or 1) for count in row] for row in counts]
+    return fragments.side_by_side([heat(caption, names, shares)])
 
 
 def _mistakes(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:

@@ -34,7 +34,8 @@ from foreword.errors import TooLongError, UserError, is_out_of_memory, nearest
 from foreword.serving import bodies, dialect, schema
 from foreword.serving.dialect import TextAnswer
 from foreword.serving.guard import Guard
-from foreword.serving.inspection import LOOKS, Look
+from foreword.serving.inspection import LOOKS
+from foreword.serving.looks._look import Look
 from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
 from foreword.serving.watched import Watched

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from foreword.serving.bundle import FOLDER
 from foreword.serving.guard import PAGE
 
-FOLDER = Path(__file__).parent / "page"
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

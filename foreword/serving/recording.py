@@ -13,14 +13,14 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from foreword.disk import atomic, stored
-from foreword.serving import pages
+from foreword.serving import bundle
 from foreword.serving.app import Server, application
-from foreword.serving.guard import PAGE, Guard
+from foreword.serving.guard import Guard
 
 WHOLE: Mapping[str, Mapping[str, Any]] = {  # what is asked of a whole text, and how
     "inspect/text": {"top": 8},
@@ -30,12 +30,8 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {  # what is asked of a whole text, and
     "inspect/pieces": {},
 }
 AT_ONCE = 16  # requests
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
-)
-IMPORT = re.compile(r'(\b(?:from|import)\s*)"(\.[^"]+)"')
+LINKED = re.compile(r"<(?:link|script)\b.*\n")  # files of the server
 COMPONENT = "!'()*~"  # what encodeURIComponent leaves as it is, beside letters and digits
-ROOT = "foreword/"  # what the names of modules begin with in the file
 
 Asked = tuple[str, Mapping[str, Any] | None]  # the path and the body of a request
 
@@ -67,57 +63,15 @@ def write(
 
 def page(recording: Mapping[str, Any]) -> str:
     """Return the page with its modules, its style and a recording in it, as HTML."""
-    html = (pages.FOLDER / "index.html").read_text(encoding="utf-8")
-    names = {path: path.relative_to(pages.FOLDER).as_posix() for path in _files(".js")}
-    modules = {ROOT + name: _url("text/javascript", _module(p, name)) for p, name in names.items()}
-    head = [
-        f'<meta http-equiv="content-security-policy" content="{POLICY}">',
-        f'<script type="importmap">{_script({"imports": modules})}</script>',
-        f'<script type="application/json" id="recording">{_script(recording)}</script>',
+    html = (bundle.FOLDER / "index.html").read_text(encoding="utf-8")
+    icon = base64.b64encode((bundle.FOLDER / "icon.svg").read_bytes()).decode()
+    parts = [
+        bundle.head(["style.css", "page.css"], "app.js"),
+        f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n',
+        bundle.data(recording, ' id="recording"'),
+        "\n</head>",
     ]
-
-    def inline(match: re.Match[str]) -> str:
-        name = match[1].removeprefix(PAGE)
-        text = (pages.FOLDER / name).read_text(encoding="utf-8")
-        if name.endswith(".css"):
-            return f"<style>\n{text}</style>"
-        if name.endswith(".svg"):
-            return f'<link rel="icon" href="{_url("image/svg+xml", text)}">'
-        return "".join(f"{one}\n" for one in head) + (
-            f'<script type="module">import "{ROOT}{name}";</script>'
-        )
-
-    return re.sub(
-        r'<(?:link|script)\b[^>]*(?:href|src)="([^"]+)"[^>]*>(?:</script>)?', inline, html
-    )
-
-
-def _files(ending: str) -> list[Path]:
-    return [path for path in sorted(pages.FOLDER.rglob(f"*{ending}")) if path.suffix == ending]
-
-
-def _module(path: Path, name: str) -> str:
-    """Return a module whose imports are by names that do not depend on where it is."""
-
-    def named(match: re.Match[str]) -> str:
-        parts: list[str] = []
-        for part in (PurePosixPath(name).parent / match[2]).parts:
-            if part == "..":
-                parts.pop()
-            else:
-                parts.append(part)
-        return f'{match[1]}"{ROOT}{"/".join(parts)}"'
-
-    return IMPORT.sub(named, path.read_text(encoding="utf-8"))
-
-
-def _url(kind: str, text: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
-
-
-def _script(value: Any) -> str:
-    """Return a value as JSON that ends no element, whatever is in it."""
-    return stored.to_json(value).replace("<", "\\u003c")
+    return LINKED.sub("", html).replace("</head>", "".join(parts))
 
 
 # -- what is asked ---------------------------------------------------------------------------------

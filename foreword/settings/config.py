@@ -450,6 +450,8 @@ def convert(hint: Any, value: Any, where: str) -> Any:
     if origin is Literal:
         if value in args:
             return value
+        if args == (None,):
+            raise UserError(f"{where}: is not supported; leave it out")
         words = [str(arg) for arg in args]
         hint = f"; choose from: {', '.join(words)}"
         if len(words) > FEW_CHOICES:

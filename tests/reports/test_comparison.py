@@ -10,9 +10,9 @@ import pytest
 
 from foreword.cli.main import run
 from foreword.errors import UserError
-from foreword.reports.bars import CellScores, plot_scores
+from foreword.reports.charts import scores_chart
 from foreword.reports.comparison import is_comparison, write_comparison
-from tests.reports.test_page import check
+from tests.reports.test_page import check, figures_of
 
 CELLS = [f"cell <{n}>" for n in range(9)]
 
@@ -59,11 +59,11 @@ def test_the_page_shows_tables_curves_scores_and_notes(tmp_path: Path) -> None:
     page = write_comparison(write(tmp_path))
     html = page.read_text(encoding="utf-8")
     assert page == tmp_path / "report.html"
-    assert check(html).tags >= {"svg", "table", "figure"}
+    assert check(html).tags >= {"table", "figure"} and len(figures_of(html)) == 2
     assert "Which &lt;b&gt;objective&lt;/b&gt;?" in html
     assert "9 cells and 1 task, at equal budgets." in html
     assert "0.5 ± 0.1" in html
-    assert "10¹⁵ FLOPs" in html
+    assert figures_of(html)[0]["x"] == {"label": "FLOPs"}
     assert "var(--cell7)" in html
     assert "&lt;script&gt;" in html
     assert "Losses do not compare." in html
@@ -88,28 +88,28 @@ def test_unequal_amounts_spent_get_a_logarithmic_axis(tmp_path: Path) -> None:
     ]
     write(tmp_path, runs=runs, axis="minutes", is_one_objective=True)
     html = write_comparison(tmp_path).read_text(encoding="utf-8")
-    assert "Held-out loss against minutes" in html
     assert "nats per token" in html
     assert "each cell's own objective" not in html
     assert "FLOPs" not in html
-    assert ">0.1</text>" in html
+    assert figures_of(html)[0]["x"] == {"label": "minutes", "log": True}
 
 
 def test_without_tasks_and_runs_the_page_has_no_figures(tmp_path: Path) -> None:
     cells = [{"cell": cell, "tasks": {}} for cell in CELLS]
     write(tmp_path, grid={"cells": CELLS}, metrics={}, scores=[], runs=[], cells=cells, tables=[])
     html = write_comparison(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "svg" not in check(html).tags
+    assert "figure" not in check(html).tags
     assert "9 cells, at equal budgets." in html
 
 
 def test_points_without_an_interval_are_drawn() -> None:
     nan = float("nan")
-    svg = plot_scores(
-        [CellScores("a", ((0.5, 0.1), (nan, nan))), CellScores("b", ((0.4, nan),))], "f1", "x", 0.2
-    )
-    assert check(svg).tags >= {"svg", "path"}
-    assert "var(--cell0)" in svg
+    rows = {"a": ((0.5, 0.1), (nan, nan)), "b": ((0.4, nan), (0.3, 0.1))}
+    html = scores_chart("x", "f1", rows, ("full", "hollow"), marks=[(0.2, "")]).html()
+    full, hollow = figures_of(html)[0]["series"]
+    assert full["points"] == [[0.5, -0.16], [0.4, 0.84]] and full["ends"][1] == [None, None]
+    assert hollow["points"][0][0] is None and hollow["colours"] == ["var(--cell0)", "var(--cell1)"]
+    assert '<td class="n">0.5000</td>' in html and '<td class="n">–</td>' in html
 
 
 def test_report_accepts_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from foreword.evaluation import beam, decoding, scoring
 from foreword.evaluation.beam import Beams
 from foreword.evaluation.sampling import Sampling
-from foreword.serving.inspection import LOOKS, MOST_TOKENS
+from foreword.serving.inspection import LOOKS
+from foreword.serving.looks._look import MOST_TOKENS
 from foreword.text.tokenizer import Tokenizer
 from tests.serving.conftest import Asks, trained_model
 
@@ -100,6 +101,19 @@ def test_a_word_is_near_itself_in_the_same_text(ask: Asks) -> None:
         (twin,) = [place for place in near["same_text"] if place["word"] == "cat"]
         assert len(twin["cosines"]) == len(near["layers"]) == 3
         assert all(-1 <= cosine <= 1 for cosine in twin["cosines"])
+
+
+def test_analogies_are_asked_of_words_in_their_sentences_too(ask: Asks) -> None:
+    client, words = ask("encoder"), {"a": "cat", "b": "dog", "c": "bird"}
+    alone = row(client, "analogy", **words)
+    assert set(alone) == {"nearest"}
+    texts = {"text": "The cat saw a Dog.", "others": ["A bird sang.", "The bird is a dog."]}
+    found = row(client, "analogy", **words, **texts, top=3)
+    assert found["nearest"] == alone["nearest"][:3] and not found["missing"]
+    assert len(found["layers"]) == 3 and all(len(layer) == 3 for layer in found["layers"])
+    named = {place["word"].lower() for layer in found["layers"] for place in layer}
+    assert not named & set(words.values())
+    assert row(client, "analogy", **words, text="A cat.")["missing"] != []
 
 
 def test_pieces_are_those_of_the_tokenizer(ask: Asks, bpe: Tokenizer) -> None:

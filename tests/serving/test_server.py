@@ -229,7 +229,7 @@ def test_fill_score_and_translate_answer_as_the_model_does(ask: Asks, bpe: Token
         ("/v1/completions", {"prompt": "a", "n": 128, "best_of": 129}, 400, "best_of"),
         ("/v1/completions", {"prompt": ["a"] * 2000}, 413, "at most 1,024"),
         ("/v1/completions", {"prompt": "x" * 70_000}, 413, "65,536 bytes"),
-        ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400, "suffix"),
+        ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400, "suffix: is not supported"),
         ("/v1/completions", {"prompt": "a", "model": "decodr"}, 404, "did you mean 'decoder'"),
         ("/v1/completions", b"{", 400, "not valid JSON"),
         ("/v1/completions", b"[]", 400, "JSON object"),

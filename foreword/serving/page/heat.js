@@ -2,11 +2,12 @@
 
 import { h } from "./dom.js";
 
-/** Return a table of weights, 0 to 1, dark for much. point(n): called with the row pointed at. */
-export function heatTable({ rows, columns, weights, title, point }) {
+/** Return a table of weights, 0 to 1, dark for much. point(n): called with the row pointed at.
+ *  isSquare: whether columns and rows are the same things, of which the diagonal is right; weights are shown. */
+export function heatTable({ rows, columns, weights, title, point, isSquare }) {
   const says = (weight) => `${(100 * weight).toFixed(0)} %`;
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
-    h("table", { class: "heat" }, h("caption", { class: "heard" }, title),
+    h("table", { class: isSquare ? "heat square" : "heat" }, h("caption", { class: "heard" }, title),
       h("thead", {}, h("tr", {}, h("td", {}), columns.map((name) =>
         h("th", { scope: "col" }, h("span", {}, name))))),
       h("tbody", {}, rows.map((name, n) => h("tr", {
@@ -14,8 +15,8 @@ export function heatTable({ rows, columns, weights, title, point }) {
       }, h("th", { scope: "row" }, point ? h("button", { type: "button",
         on: { focus: () => point(n), click: () => point(n) } }, name) : name),
       weights[n].map((weight, k) => h("td", { style: { "--w": weight },
-        title: `${name} → ${columns[k]}: ${says(weight)}` },
-      h("span", { class: "heard" }, says(weight)))))))));
+        class: isSquare && k !== n ? "off" : null, title: `${name} → ${columns[k]}: ${says(weight)}` },
+      h("span", { class: isSquare ? null : "heard" }, says(weight)))))))));
 }
 
 /** Return a small picture of weights. */

@@ -1,7 +1,7 @@
 // What is inside of a model: attention, the layers' predictions, vectors of words, counts, pieces.
 
 import { errorLine, post, recording } from "../api.js";
-import { lineChart } from "../chart.js";
+import { chart } from "../chart.js";
 import { chooseModel, field, fill, h, select, settled, views } from "../dom.js";
 import { heatPicture, heatTable } from "../heat.js";
 import { able, bars, bits, percent, surprise } from "../models.js";
@@ -113,11 +113,11 @@ function layers(result) {
     const point = (n, layer) => {
       column = n;
       const token = tokens[n], shown = token.is_end ? "⏎" : token.token;
-      fill(detail, lineChart({
-        title: `Surprise at “${shown}” after each layer`, x: "layer", y: "bits",
+      fill(detail, chart({
+        title: `Surprise at “${shown}” after each layer`, y: "bits",
+        x: { label: "layer", names: token.layers.map((_, k) => String(k)) },
         series: [{ name: shown, points: token.layers.map((one, k) => [k, bits(one.nats)]) }],
-        xNames: token.layers.map((_, k) => String(k)), marks: [{ x: layer }], height: 260,
-        pick: (x) => point(n, x),
+        marks: [{ x: layer }], height: 260, pick: (x) => point(n, x),
       }), h("section", { class: "card" }, h("h2", {}, `In place of “${shown}” after ${name(layer)}`),
         bars(token.layers[layer].best.map((one) => ({ label: one.token, value: Math.exp(one.nats),
           isRight: one.id === token.id })), { whole: 1 })));
@@ -160,11 +160,12 @@ function words(result, ask, context, model) {
     which = Math.min(which ?? Math.max(0, all.length - 1), Math.max(0, all.length - 1));
     return all[which] ?? { start: 0, stop: 1 };
   };
+  const sentences = () => others.value.split("\n").filter((line) => line.trim()).slice(0, 64);
   const body = (text) => {
     const { start, stop } = chosen(text);
-    return { start, stop, others: others.value.split("\n").filter((line) => line.trim()).slice(0, 64) };
+    return { start, stop, others: sentences() };
   };
-  const asking = analogies(context, model);
+  const asking = analogies(context, model, () => ({ text: seen, others: sentences() }));
 
   const draw = (row, text) => {
     const all = spots(text), last = row.layers.length - 1;
@@ -172,9 +173,7 @@ function words(result, ask, context, model) {
     const inContext = h("div", {});
     const cosines = (near) => near.map((one) => ({
       label: one.word, value: Math.max(0, one.cosine), note: one.cosine.toFixed(2) }));
-    const drawLayer = () => fill(inContext, h("ol", { class: "near" }, row.layers[layer].map((one) =>
-      h("li", {}, h("span", { class: "bar-value" }, one.cosine.toFixed(2)),
-        h("span", { class: "prose" }, one.before, h("mark", {}, one.word), one.after)))));
+    const drawLayer = () => fill(inContext, places(row.layers[layer]));
     const same = row.same_text.filter((p) => p.word.toLowerCase() === row.word.toLowerCase());
     const shown = same.length ? same : row.same_text.slice(0, 8);
     fill(result,
@@ -189,14 +188,12 @@ function words(result, ask, context, model) {
         h("section", { class: "card" }, h("h2", {}, "In its sentence"),
           h("p", { class: "note" }, "Words in sentences whose states are nearest: in this text, in the "
             + "others above, and in sentences that Foreword ships."),
-          select("After", row.layers.map((_, n) => [n, n ? `layer ${n}` : "the embedding"]), layer,
-            (n) => { layer = Number(n); drawLayer(); }), inContext)),
-      shown.length > 0 && lineChart({
+          afterLayer(row.layers, layer, (n) => { layer = n; drawLayer(); }), inContext)),
+      shown.length > 0 && chart({
         title: same.length ? `How alike “${row.word}” is to itself elsewhere in the text`
           : `How alike “${row.word}” is to the other words`,
-        x: "layer", y: "cosine", height: 260,
+        x: { label: "layer", names: row.layers.map((_, n) => String(n)) }, y: "cosine", height: 260,
         series: shown.map((p) => ({ name: p.word, points: p.cosines.map((c, n) => [n, c]) })),
-        xNames: row.layers.map((_, n) => String(n)),
       }), asking.root);
     drawLayer();
     asking.ask();
@@ -205,7 +202,15 @@ function words(result, ask, context, model) {
     controls: recording ? [] : [field("Other sentences to compare with", others)] };
 }
 
-function analogies(context, model) {
+/** Return a list of words in their sentences, with their cosines. */
+const places = (near) => h("ol", { class: "near" }, near.map((one) =>
+  h("li", {}, h("span", { class: "bar-value" }, one.cosine.toFixed(2)),
+    h("span", { class: "prose" }, one.before, h("mark", {}, one.word), one.after))));
+
+const afterLayer = (layers, layer, change) => select("After",
+  layers.map((_, n) => [n, n ? `layer ${n}` : "the embedding"]), layer, (n) => change(Number(n)));
+
+function analogies(context, model, sentences) {
   const inputs = ["man", "king", "woman"].map((word) => {
     const input = h("input", { type: "text", maxlength: 100, on: { input: settled(() => ask(), 400) } });
     input.value = word;
@@ -215,13 +220,28 @@ function analogies(context, model) {
   const ask = async () => {
     const [a, b, c] = inputs.map((input) => input.value.trim());
     try {
-      const { data } = await post("/inspect/analogy", { model: model().id, a, b, c }, context);
-      fill(found, bars(data[0].nearest.map((one) => ({ label: one.word,
-        value: Math.max(0, one.cosine), note: one.cosine.toFixed(2) })), { whole: 1 }));
+      const more = recording ? {} : sentences();
+      const { data: [row] } = await post("/inspect/analogy", { model: model().id, a, b, c, ...more }, context);
+      fill(found, bars(row.nearest.map((one) => ({ label: one.word,
+        value: Math.max(0, one.cosine), note: one.cosine.toFixed(2) })), { whole: 1 }), inContext(row));
     } catch (error) {
       fill(found, errorLine(error));
     }
   };
+  let layer = null;
+  function inContext({ layers, missing }) {
+    if (!layers) return null;
+    if (missing.length) {
+      return h("p", { class: "note" }, "In sentences: none has ", missing.map((word) => `“${word}”`).join(", "),
+        "; write one above, under other sentences.");
+    }
+    layer = Math.min(layer ?? layers.length - 1, layers.length - 1);
+    const near = h("div", {}), draw = () => fill(near, places(layers[layer]));
+    draw();
+    return [h("h3", {}, "In sentences"), h("p", { class: "note" }, "Each word is the mean of its places "
+      + "in this text, the others above and sentences that Foreword ships."),
+    afterLayer(layers, layer, (n) => { layer = n; draw(); }), near];
+  }
   const labels = ["Word", "is to", "as this word is to which?"];
   const root = h("section", { class: "card" }, h("h2", {}, "Analogy"),
     h("div", { class: "controls" }, inputs.map((input, n) => field(labels[n], input))), found);

@@ -2,7 +2,7 @@
 
 import { errorLine, get, recording } from "../api.js";
 import { asked } from "../asked.js";
-import { lineChart } from "../chart.js";
+import { chart } from "../chart.js";
 import { field, fill, h, select, settled, slider } from "../dom.js";
 import { able, bars, surprise } from "../models.js";
 import { inBits, spelled, token, wordsOf } from "../surprise.js";
@@ -171,7 +171,7 @@ export function show(root, context) {
     if (!series.length) { fill(curves, h("p", { class: "note card" }, "No curve was kept.")); return; }
     const nearest = (x) => steps().reduce((best, s, n) =>
       (Math.abs(s - x) < Math.abs(steps()[best] - x) ? n : best), 0);
-    fill(curves, lineChart({
+    fill(curves, chart({
       title: "Loss, nats per prediction", x: "step", y: "nats", series, height: 300,
       marks: [{ x: steps()[at], label: `step ${steps()[at]}` }], pick: (x) => go(nearest(x), true),
     }));
@@ -189,7 +189,7 @@ export function show(root, context) {
         h("ol", { class: "unders" }, read.tokens.map(token)),
         h("p", { class: "note" }, "Under each token: its surprise in bits."),
       ] : h("p", { class: "note", role: "status" }, text ? "Computing ..." : "Write a text."),
-      each.filter((p) => p[1] !== null).length > 1 && lineChart({
+      each.filter((p) => p[1] !== null).length > 1 && chart({
         title: `This text, ${isBytes ? "bits per byte" : "perplexity"}`, x: "step",
         y: isBytes ? "bits" : "", height: 150,
         series: [{ name: "this text", points: each, colour: "var(--hot)" }],
@@ -219,7 +219,7 @@ export function show(root, context) {
       candidates && bars(candidates.map((one) =>
         ({ label: one.text, value: one.probability })), { whole: 1 }),
       byStep.length > 0 && seen.filter((one) => one?.fill).length > 1
-        && h("div", { class: "narrowed" }, lineChart({
+        && h("div", { class: "narrowed" }, chart({
         title: "Probability of what the last checkpoint fills in", x: "step", y: "probability",
         series: byStep, marks: [{ x: steps()[at] }], height: 220,
       }))));

@@ -1,7 +1,7 @@
 // Runs and comparisons while they are trained: curves, samples and speed, live.
 
 import { errorLine, get, post } from "../api.js";
-import { lineChart, short } from "../chart.js";
+import { chart, short } from "../chart.js";
 import { fill, h } from "../dom.js";
 
 export const title = "Watch";
@@ -117,11 +117,11 @@ function runOf(now) {
       tile(speed && short(speed), "tokens a second"),
       tile(now.train.lr.at(-1)?.toExponential(2), "learning rate")),
     h("div", { class: "pair" },
-      lineChart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: [
+      chart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: [
         { name: "training", points: points("train", "loss"), colour: "var(--muted)" },
         { name: "held-out", points: points("heldout", "loss"), colour: "var(--cell0)" },
       ].filter((one) => one.points.length) }),
-      lineChart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
+      chart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
         { name: "speed", points: points("train", "tokens_per_second"), colour: "var(--cell2)" }] })),
     samples(now.samples),
   ];
@@ -150,7 +150,7 @@ function comparisonOf(now) {
     name: cell.name, points: cell.heldout.step.map((step, n) => [step, cell.heldout.loss[n]]),
   })).filter((one) => one.points.length);
   return [
-    curves.length > 0 && h("div", { class: "pair" }, lineChart({
+    curves.length > 0 && h("div", { class: "pair" }, chart({
       title: "Held-out loss of each run", x: "step", y: "nats", series: curves, height: 300,
     })),
     h("div", { class: "scroll card", tabindex: 0, role: "region", "aria-label": "Runs" },
