@@ -19,8 +19,7 @@ from foreword.evaluation.sampling import GREEDY
 from foreword.evaluation.starts import Start
 from foreword.layouts.decoder import join
 from foreword.nn.evaluation_mode import evaluation_mode
-from foreword.nn.heads import TokenHead
-from foreword.nn.model import Model, NeuralBackbone
+from foreword.nn.model import Model
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
@@ -41,9 +40,6 @@ class AnswerNetwork(Network):
     Its outputs are the likeliest tokens, one for each position of an answer, and the nats of the
     right ones: the logits of every dev example would not fit in memory.
     """
-
-    def __init__(self, backbone: NeuralBackbone, head: TokenHead) -> None:
-        super().__init__(backbone, head)
 
     def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the likeliest token at each position, (positions, 1) float32."""
