@@ -38,7 +38,7 @@ from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import save_evaluation, save_network
+from foreword.tuning.result import as_json, save_network
 from foreword.tuning.run import Listeners, tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
@@ -230,8 +230,9 @@ class Demo:
         listeners = Listeners() if on_progress is None else Listeners(on_progress)
         result = tune(open_run(self.run), job, listeners)
         save_network(result, self.run / "tuned" / NAME)
-        command = f"foreword demo --out {self.out}"
-        return save_evaluation(result, file, NAME, command), False
+        content = as_json(result, NAME, f"foreword demo --out {self.out}")
+        stored.write(file, content)
+        return content, False
 
     def report(self) -> Path:
         """Write the page; return its path."""

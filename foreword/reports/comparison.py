@@ -114,7 +114,6 @@ def _losses(results: Mapping[str, Any]) -> str:
 
 
 def _tasks(results: Mapping[str, Any]) -> str:
-    """Return the figures of scores, one per task."""
     figures = []
     for task, metric in results["metrics"].items():
         cells = {

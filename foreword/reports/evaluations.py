@@ -46,7 +46,6 @@ def evaluation_section(evaluation: SavedEvaluation, *, says_meaning: bool = True
 
 
 def _table(evaluation: SavedEvaluation) -> str:
-    """Return the table of an evaluation, with the plots that its kind has."""
     if suite.is_suite(evaluation):
         return suite.section(evaluation)
     if tuning.metrics(evaluation):

@@ -255,7 +255,6 @@ def _evaluations(run: RunFolder) -> list[str]:
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first rows of a table as Markdown."""
     names = list(rows[0])
     table = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
     table += [[_name(cell(row.get(name))) for name in names] for row in rows[:MOST_ROWS]]
@@ -264,7 +263,6 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
-    """Return the examples and the settings of fine-tuning."""
     if not scores:
         return []
     settings, about = scores["settings"], Scores.of(scores["rows"][0]).about
@@ -327,7 +325,6 @@ def _limits(run: RunFolder, tuned: Mapping[str, Any], scores: Mapping[str, Any])
 
 
 def _commands(run: RunFolder, scores: Mapping[str, Any]) -> list[str]:
-    """Return the commands that were given, without the folders of this machine."""
     given = [shlex.split(str(content.get("command") or "")) for content in (run.provenance, scores)]
     verbs = [name.replace("_", "-") for name in kinds.names("verbs")]
     known = [words for words in given if words[1:2] and words[1] in verbs]  # else a script's

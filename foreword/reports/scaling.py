@@ -180,7 +180,6 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _method_records(fit: FamilyFit) -> list[dict[str, Any]]:
-    """Return the rows of methods.csv."""
     rows = []
     for name in METHODS:
         plain = fit.methods[name].as_json()
@@ -210,7 +209,6 @@ def _method_records(fit: FamilyFit) -> list[dict[str, Any]]:
 
 
 def _run_records(fit: FamilyFit) -> list[dict[str, Any]]:
-    """Return the rows of runs.csv."""
     forecasts = {held.item: held for held in fit.held_out}
     runs, rows = fit.runs, []
     for item in range(len(runs.loss)):
@@ -248,7 +246,6 @@ def _body(name: str, fits: Sequence[FamilyFit]) -> str:
 
 
 def _section(fit: FamilyFit) -> str:
-    """Return the section of a family."""
     remarks = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(fit))
     name = escape(fit.name)
     refused = ", refused" if fit.methods["direct"].refused else ""
@@ -285,7 +282,6 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _held_rows(fit: FamilyFit) -> list[dict[str, Any]]:
-    """Return a row for each run that was held out, by size."""
     runs = fit.runs
     return [
         {

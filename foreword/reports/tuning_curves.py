@@ -93,7 +93,6 @@ def confusion(evaluation: SavedEvaluation) -> str:
 
 
 def _mistakes(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Return the most frequent mistakes as a table."""
     mistakes = [
         (counts[n][m], label, labels[m])
         for n, label in enumerate(labels)

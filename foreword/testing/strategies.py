@@ -46,7 +46,7 @@ def _network(trained: TrainedModel | None = None, strategy: Strategy | None = No
     if strategy is not None:
         trained = adapted(trained, strategy, SEED)
     backbone = neural(trained.model.backbone)
-    network = HeadNetwork.of(Classify(), backbone, nn.Linear(backbone.settings.d_model, 2))
+    network = HeadNetwork(backbone, nn.Linear(backbone.settings.d_model, 2), needs=Classify().needs)
     network.initialise_head(SEED)
     return network
 

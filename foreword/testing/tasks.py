@@ -6,7 +6,7 @@ import math
 import random
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
             torch.nn.init.normal_(parameter, generator=random)
         trained = _model(task, TEXTS)
         template = template_of(trained.recipe, trained.vocab, None)
-        template = template.of_tokens() if task.needs.reads_tokens else template
+        template = replace(template, start=None) if task.needs.reads_tokens else template
         encoded = task.encode(examples, trained.tokenizer, template)
         placed = task.targets(examples, labels, encoded)
         targets = [np.atleast_1d(target) for target in placed]

@@ -14,7 +14,7 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.encoded import cut_warning
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.scored import ScoredExamples, scored
-from foreword.tuning.scores import WHY_UNDEFINED, by_label, metric_name
+from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
@@ -80,8 +80,8 @@ def compared_scores(
     return {
         "task": kinds.name_of(first.task),
         "rows": [{key: _known(value) for key, value in row.items()} for row in rows],
-        **({} if confusion is None else {"labels": first.labels, "confusion": confusion}),
-        **({"by_label": labels} if (labels := by_label(first.labels, confusion)) else {}),
+        **({} if confusion is None else {"labels": first.labels}),
+        **of_classes(first.labels, confusion),
         "notes": notes,
     }
 

@@ -32,7 +32,7 @@ from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import writes_for
 from foreword.tuning.predictor import Predictor
-from foreword.tuning.rows import PackedExamples
+from foreword.tuning.rows import PackedExamples, PooledBatch
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.starting_network import starting_network
 from foreword.tuning.strategies._contract import Strategy
@@ -40,7 +40,7 @@ from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import SCORES
 from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
-from foreword.types import Array
+from foreword.types import Array, Loss
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
 
@@ -206,13 +206,7 @@ def linear_cka(x: Array, y: Array) -> float:
 
 def line(change: WeightChange, points: Sequence[float]) -> list[DevLoss]:
     """Return the loss at points of the line through start (0) and end (1)."""
-    losses = []
-    for x in points:
-        with _with_weights(
-            change, {key: w + x * (change.end[key] - w) for key, w in change.start.items()}
-        ):
-            losses.append(loss_of(change))
-    return losses
+    return [_loss_at(change, [(x, change)]) for x in points]
 
 
 def plane(
@@ -237,16 +231,17 @@ def plane(
         raise UserError(
             f"{other.name}: is another network than {change.name}, so no plane has both"
         )
-    losses = np.zeros((len(ys), len(xs)))
-    for row, y in enumerate(ys):
-        for column, x in enumerate(xs):
-            weights = {
-                key: w + x * (change.end[key] - w) + y * (other.end[key] - w)
-                for key, w in change.start.items()
-            }
-            with _with_weights(change, weights):
-                losses[row, column] = loss_of(change).value
-    return losses
+    return np.array([[_loss_at(change, [(x, change), (y, other)]).value for x in xs] for y in ys])
+
+
+def _loss_at(change: WeightChange, steps: Sequence[tuple[float, WeightChange]]) -> DevLoss:
+    """Return the loss at the start of a change, plus shares of the ways to the ends of some."""
+    weights = {
+        key: sum((x * (to.end[key] - w) for x, to in steps), start=w)
+        for key, w in change.start.items()
+    }
+    with _with_weights(change, weights):
+        return loss_of(change)
 
 
 def loss_of(change: WeightChange) -> DevLoss:
@@ -256,12 +251,9 @@ def loss_of(change: WeightChange) -> DevLoss:
     with torch.inference_mode():
         for batch in change.examples.scoring_batches(change.device.type):
             on_device = batch.to(change.device)
-            features, targets = on_device.features(change.network), on_device.targets
-            windows = on_device.windows
-            learned = change.network.training_outputs(features, targets, windows)
-            loss = change.task.loss(learned, targets, on_device.numbers)
+            features, loss = _loss_of_batch(change, on_device)
             total, count = total + float(loss.total), count + float(loss.count)
-            scored = change.network.scored_outputs(features, targets, windows)
+            scored = change.network.scored_outputs(features, on_device.targets, on_device.windows)
             outputs.append(scored.cpu().numpy())
             numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
@@ -284,13 +276,17 @@ def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
     total: Any = 0.0
     count: Any = 0.0
     for batch in change.examples.batches(numbers, change.device.type, epoch=0):
-        on_device = batch.to(change.device)
-        features, targets = on_device.features(change.network), on_device.targets
-        outputs = change.network.training_outputs(features, targets, on_device.windows)
-        loss = change.task.loss(outputs, targets, on_device.numbers)
+        _, loss = _loss_of_batch(change, batch.to(change.device))
         total, count = total + loss.total, count + loss.count
     mean: Tensor = total / count
     return mean
+
+
+def _loss_of_batch(change: WeightChange, batch: PooledBatch) -> tuple[Tensor, Loss]:
+    """Return what the head reads of a batch on the device, and its loss."""
+    features = batch.features(change.network)
+    outputs = change.network.training_outputs(features, batch.targets, batch.windows)
+    return features, change.task.loss(outputs, batch.targets, batch.numbers)
 
 
 @contextmanager
@@ -310,7 +306,6 @@ def _set(network: nn.Module, weights: Weights) -> None:
 
 
 def _weights(network: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of the parameters."""
     return {name: w.detach().clone() for name, w in network.named_parameters()}
 
 

@@ -65,7 +65,6 @@ class TuneData:
             on; None for none.
         whole: one on all examples that is not scored, whose network is saved, after folds; or None.
         extra: more examples to score when training has ended, by name.
-        prompted: the model, if the task is answered in text.
         added: tokens that the task or the template added to the vocabulary.
     """
 
@@ -78,7 +77,6 @@ class TuneData:
     whole: Draw | None
     extra: Mapping[str, PackedExamples]
     task: Task
-    prompted: TrainedModel | None = None
     added: tuple[str, ...] = ()
 
     @property
@@ -106,7 +104,7 @@ class TuneData:
         """Encode examples to be scored."""
         tokenizer = self.trained.tokenizer
         return scoring_examples(
-            self.task, examples, self.labels, tokenizer, self.template, self.prompted
+            self.task, examples, self.labels, tokenizer, self.template, self.trained
         )
 
 
@@ -157,7 +155,8 @@ def template_for(trained: TrainedModel, task: Task, max_length: int | None) -> I
     predicts = trained.recipe.objective.predicts
     if task.needs.continues and predicts.form == "next_and_in_place":
         template = replace(template, is_causal=True)
-    return template.of_tokens() if task.needs.reads_tokens else template
+    # A head that reads tokens reads those of the encoder, if there is one.
+    return replace(template, start=None) if task.needs.reads_tokens else template
 
 
 def added_tokens(trained: TrainedModel, task: Task) -> tuple[str, ...]:
@@ -201,13 +200,11 @@ def _encode(
         )
     if needs.auxiliary and template.is_causal:
         _require_output_layer(trained, "task.auxiliary")
-    prompted = None
     if isinstance(task, WritingTask):
         _require_output_layer(trained, "tasks that are answered in text")
-        prompted = trained
 
     def pack(part: Sequence[Labelled]) -> PackedExamples:
-        return scoring_examples(task, part, drawn.labels, trained.tokenizer, template, prompted)
+        return scoring_examples(task, part, drawn.labels, trained.tokenizer, template, trained)
 
     def pack_held(split: ScoredSplit) -> PackedExamples:
         return pack([drawn.examples[int(n)] for n in split.held])
@@ -232,9 +229,7 @@ def _encode(
             for n, fold in enumerate(drawn.folds, 1)
         ]
     apart = split and Draw("held out", 1, inputs(split.numbers), pack_held(split), split.held)
-    return TuneData(
-        trained, drawn, template, train, tuple(draws), apart, whole, extra, task, prompted
-    )
+    return TuneData(trained, drawn, template, train, tuple(draws), apart, whole, extra, task)
 
 
 def scoring_examples(
@@ -248,7 +243,7 @@ def scoring_examples(
     """Encode examples to be scored, or to be answered in text.
 
     Args:
-        prompted: the model, if the task is answered in text.
+        prompted: the model; None for one that does not answer in text.
 
     Raises:
         UserError: the examples do not fit the task, or a label is unknown.

@@ -14,7 +14,7 @@ from foreword.data.rng import permute
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
-from foreword.tuning.network import ExampleSet, NetworkBatch
+from foreword.tuning.features import ExampleSet, NetworkBatch
 from foreword.tuning.scores import Scores, as_gain
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task

@@ -199,7 +199,6 @@ class ExampleReader:
         return self._read(sources)
 
     def _require_fitting(self, sources: Sequence[ExampleSource]) -> None:
-        """Check that the arguments fit the sources and the task."""
         if all(source.columns is not None for source in sources) and self._reads.named:
             raise UserError("text, label, pair: tuples have no columns to choose from")
         if self._reads.names and not any(source.file for source in sources):
@@ -245,7 +244,6 @@ class ExampleReader:
         return read_table(file, names, by_number, self.task.reader.formats)
 
     def _format_of(self, file: Path) -> str:
-        """Return the format of a file."""
         try:
             return format_of(file, self.task.reader.formats)[0]
         except UserError as error:

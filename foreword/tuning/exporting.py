@@ -192,7 +192,6 @@ def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict
 
 
 def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
-    """Return the keys of `config.json` for the head."""
     problem = exports_of(tuned).problem_type
     is_regression = problem == "regression"
     names = ("LABEL_0",) if is_regression else tuned.labels[: tuned.width]

@@ -15,7 +15,7 @@ from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
 from foreword.tuning.encoded import state_counts
 from foreword.tuning.network import Network
-from foreword.tuning.rows import CHUNK, PackedExamples
+from foreword.tuning.rows import CHUNK, PackedExamples, PooledBatch
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.windows import drawn
 from foreword.types import Array, to_tensors
@@ -126,7 +126,6 @@ class Features:
         yield self._batch(np.concatenate(_runs(self.begins, numbers)), epoch)
 
     def _batch(self, outputs: Array, epoch: int | None = None) -> FeatureBatch:
-        """Return a batch of some outputs."""
         states = [drawn(run, epoch) for run in _runs(self.edges, outputs)]
         windows = np.asarray(list(map(len, states)))
         return FeatureBatch(
@@ -143,6 +142,11 @@ class Features:
         give bit for bit what backbone and head would give together.
         """
         yield from map(self._batch, self.backbone_batches)
+
+
+# Examples as a network reads them, in batches: texts, or features of a frozen backbone.
+ExampleSet = PackedExamples | Features
+NetworkBatch = PooledBatch | FeatureBatch
 
 
 def _edges(counts: Array) -> Array:

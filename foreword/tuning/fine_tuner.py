@@ -21,9 +21,9 @@ from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
-from foreword.tuning.features import Features
+from foreword.tuning.features import ExampleSet, Features, NetworkBatch
 from foreword.tuning.model_settings import adapted
-from foreword.tuning.network import ExampleSet, Network, NetworkBatch
+from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import CHANGE, MeanScore, Scores, single

@@ -71,10 +71,6 @@ class InputTemplate:
         """The number of tokens left for the texts of a pair."""
         return self.length - len(self.prefix) - len(self.separator) - len(self.suffix)
 
-    def of_tokens(self) -> InputTemplate:
-        """Return the template of a head that reads tokens, of the encoder if there is one."""
-        return replace(self, start=None)
-
     def apply(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedText:
         """Return a text or a pair with special tokens, cut to the length (a pair longest first).
 

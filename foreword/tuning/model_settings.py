@@ -68,12 +68,9 @@ def with_dropout(trained: TrainedModel, rate: float | None) -> TrainedModel:
         UserError: the model has none that could be set.
     """
     settings = neural_settings(trained.recipe.model)
-    if rate is None or rate == settings.dropout:
+    if rate is None:
         return trained
     try:
-        recipe = replace(trained.recipe, model=replace(settings, dropout=rate))
+        return with_settings(trained, replace(settings, dropout=rate), trained.recipe.train.seed)
     except ValueError as error:
         raise UserError(f"tune.dropout: {error}") from None
-    model = recipe.build(trained.vocab).to(trained.device)
-    model.load_state_dict(trained.model.state_dict())
-    return replace(trained, recipe=recipe, model=model.eval())

@@ -1,10 +1,8 @@
-"""The network that is fine-tuned: a backbone with a head, and the batches it reads."""
+"""The network that is fine-tuned: a backbone with a head."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +12,11 @@ from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model, NeuralBackbone, SourceBackbone
 from foreword.nn.trained_rows import count_trained
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
-from foreword.tuning.tasks._contract import Reduction, Task
+from foreword.tuning.tasks._contract import Needs
 from foreword.tuning.windows import WindowPooling
-from foreword.types import Array, Batch, Hidden
+from foreword.types import Batch, Hidden
+
+NO_NEEDS = Needs()
 
 
 class Network(nn.Module, ABC):
@@ -27,11 +27,7 @@ class Network(nn.Module, ABC):
         head: turns pooled states (outputs, d_model) into outputs.
         token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
-        scalar_mix: the head reads this mixture of all layers; the last layer if None.
-        reads_encoder: whether the head reads the encoder's states, if the backbone reads a source.
-        reduction: how several states that the head reads together are reduced to one.
-        window_pooling: reduces the states of a text's windows to one; None if texts have no
-            windows.
+        needs: those of the task: what the head reads, and how states are reduced to one.
     """
 
     def __init__(
@@ -39,19 +35,16 @@ class Network(nn.Module, ABC):
         backbone: NeuralBackbone,
         head: nn.Module,
         token_head: TokenHead | None = None,
-        scalar_mix: ScalarMix | None = None,
-        *,
-        reads_encoder: bool = False,
-        reduction: Reduction = "mean",
-        window_pooling: WindowPooling | None = None,
+        needs: Needs = NO_NEEDS,
     ) -> None:
         super().__init__()
-        self.reads_encoder, self.reduction = reads_encoder, reduction
+        self.reads_encoder, self.reduction = needs.reads_tokens, needs.reduction
         self.backbone = backbone
         self.head = head
         self.token_head = token_head
-        self.scalar_mix = scalar_mix
-        self.window_pooling = window_pooling
+        self.scalar_mix = ScalarMix(backbone.settings.layers + 1) if needs.mix_layers else None
+        width = backbone.settings.state_width if needs.windows == "attention" else 0
+        self.window_pooling = WindowPooling(needs.windows, width)
 
     def layer_modules(self) -> list[nn.Module]:
         """Return the modules of each layer below the head, the lowest first."""
@@ -161,14 +154,8 @@ class Network(nn.Module, ABC):
     def training_outputs(
         self, features: Tensor, targets: Tensor, windows: Tensor | None = None
     ) -> Tensor:
-        """Return the input of the task's loss; by default the outputs.
-
-        Args:
-            features: as in `outputs`, and `windows` too.
-            targets: the target of each output, (outputs,).
-        """
-        del targets
-        return self.outputs(features, windows)
+        """Return the input of the task's loss; by default what is scored."""
+        return self.scored_outputs(features, targets, windows)
 
     def scored_outputs(
         self, features: Tensor, targets: Tensor, windows: Tensor | None = None
@@ -194,33 +181,11 @@ class Network(nn.Module, ABC):
 class HeadNetwork(Network):
     """A backbone with the head of a task, (outputs, d_model) -> (outputs, labels)."""
 
-    @classmethod
-    def of(
-        cls,
-        task: Task,
-        backbone: NeuralBackbone,
-        head: nn.Module,
-        token_head: TokenHead | None = None,
-    ) -> HeadNetwork:
-        """Return the network of a task, with the head that the task built."""
-        mix = ScalarMix(backbone.settings.layers + 1) if task.needs.mix_layers else None
-        needs = task.needs
-        return cls(
-            backbone,
-            head,
-            token_head,
-            mix,
-            reads_encoder=needs.reads_tokens,
-            reduction=needs.reduction,
-            window_pooling=WindowPooling(needs.windows, backbone.settings.state_width),
-        )
-
     def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the head's outputs, (outputs, labels) float32, whatever the backbone's dtype."""
         with torch.autocast(features.device.type, enabled=False):
             states = features[0] if self.scalar_mix is None else self.scalar_mix(features)
             if windows is not None:
-                assert self.window_pooling is not None
                 states = self.window_pooling(states, windows)
             outputs: Tensor = self.head(states)
         return outputs
@@ -244,51 +209,3 @@ def shares_parameters(head: nn.Module, backbone: nn.Module) -> bool:
     """Return whether a head is an output layer tied to the embedding of the backbone."""
     below = {id(parameter) for parameter in backbone.parameters()}
     return any(id(parameter) in below for parameter in head.parameters())
-
-
-class NetworkBatch(Protocol):
-    """Examples in the form that a network reads: texts, or features of a frozen backbone."""
-
-    @property
-    def numbers(self) -> Any:
-        """The example that each output belongs to, (outputs,) int64."""
-
-    @property
-    def targets(self) -> Any:
-        """The target of each output, (outputs,)."""
-
-    @property
-    def windows(self) -> Any:
-        """How many consecutive features make each output, (outputs,); None if each makes one."""
-
-    @property
-    def token_count(self) -> int:
-        """The number of tokens that the backbone reads, before `to`."""
-
-    def to(self, device: Any) -> NetworkBatch:
-        """Return the batch as tensors on `device`."""
-
-    def features(self, network: Network) -> Tensor:
-        """Return the states that the head reads, (layers, states, width) float32."""
-
-    def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
-        """Return the head's input and, with a `token_head`, the auxiliary loss."""
-
-
-class ExampleSet(Protocol):
-    """Examples that come in batches."""
-
-    def __len__(self) -> int:
-        """The number of examples."""
-
-    def batches(
-        self, numbers: Array, device: str, epoch: int | None = None
-    ) -> Iterator[NetworkBatch]:
-        """Yield the examples `numbers` in batches for a type of device.
-
-        Args:
-            epoch: of training, which of a long text's windows are read; all of them if None.
-        """
-
-    def scoring_batches(self, device: str) -> Iterator[NetworkBatch]:
-        """Yield every example once, in the batches used for scoring."""

@@ -136,7 +136,6 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
 
 
 def _config(tuned: TunedModel) -> dict[str, Any]:
-    """Return what a user of the graph has to know of the model."""
     names = tuned.labels[: tuned.width] if tuned.task.judge.has_classes else ()
     labels = {"id2label": dict(enumerate(names))} if names else {}
     about: dict[str, Any] = {"task": kinds.name_of(tuned.task)}

@@ -11,7 +11,8 @@ from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.network import ExampleSet, Network
+from foreword.tuning.features import ExampleSet
+from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.types import Array

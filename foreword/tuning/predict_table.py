@@ -141,7 +141,6 @@ def _answered(
     counts: PredictionCounts,
     report: Callable[[int], None],
 ) -> Iterator[SourcedRow]:
-    """Yield rows with their answers, and count them."""
     sources = [table.source_of(line) for line, _ in rows]
     again = BadRows(0.0 if table.is_stream else 1.0)  # `count_rows` has judged the others
     examples = list(again.examples(table, rows, how.columns, model.task.reader.read))

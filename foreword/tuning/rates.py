@@ -97,7 +97,6 @@ def _note_of(choice: Mapping[str, Any]) -> str:
 
 
 def _with_rate(settings: TuneSettings, rate: float) -> TuneSettings:
-    """Return the settings with another learning rate."""
     table = config.to_table(settings)
     return config.build(
         TuneSettings, table | {"strategy": table["strategy"] | {"lr": rate}}, "tune"

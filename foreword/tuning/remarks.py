@@ -107,7 +107,6 @@ def _layers(scores: Scores) -> str:
 
 
 def _scored_when(row: Mapping[str, Any]) -> str:
-    """Return which epoch's scores a row has."""
     if "kept_epoch" in row:
         return f"each at its best of at most {_counted(row['epochs'], 'epoch')}"
     return f"scored after {_counted(row['epochs'], 'epoch')}"

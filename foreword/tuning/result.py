@@ -28,7 +28,7 @@ from foreword.tuning.bag_of_words import BagOfWords
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
-from foreword.tuning.scores import MeanScore, Scores, by_label
+from foreword.tuning.scores import MeanScore, Scores, of_classes
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import KIND, SCORES, VERSION, Tuned, TunedOn
@@ -96,21 +96,9 @@ def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
     return replace(result, rows=rows, correct={**result.correct, **correct})
 
 
-def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
-    """Write the scores as JSON, and return them."""
-    content = as_json(result, name, command)
-    stored.write(path, content)
-    return content
-
-
 def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
     """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
-    confusion: dict[str, Any] = {}
-    if result.confusion is not None:
-        confusion = {"confusion": result.confusion}
-    if labels := by_label(result.labels, result.confusion):
-        confusion |= {"by_label": labels}
     names = dict.fromkeys(row.name for row in result.rows)
     known = {name: result.correct[name] for name in names if name in result.correct}
     return {
@@ -123,7 +111,7 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "examples": result.examples,
         "max_tokens": result.template.length,
         "labels": result.labels,
-        **confusion,
+        **of_classes(result.labels, result.confusion),
         "margins": margins(known),
         "epochs": [row.as_row() for row in result.epochs],
         "notes": list(result.notes),

@@ -123,7 +123,6 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
 
 
 def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
-    """Check that the model can be tuned by each variant."""
     trained.require_gradients()
     for variant in job.variants:
         recipe_for(trained.recipe, variant.strategy)
@@ -140,7 +139,6 @@ def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
 
 
 def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
-    """Return how many examples there are of each sort."""
     return {
         "train": len(data.drawn.numbers[0]),
         **({} if job.variants[0].examples is None else {"drawn_from": data.drawn.total}),

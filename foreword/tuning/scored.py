@@ -56,7 +56,6 @@ class ScoredExamples:
         return self.task.judge.confusion(*self._of(None))
 
     def _of(self, numbers: Array | None) -> tuple[Array, Any]:
-        """Return the outputs for examples and their targets."""
         chosen = range(len(self.results)) if numbers is None else numbers.tolist()
         results = [self.results[n] for n in chosen]
         outputs = np.concatenate([result.outputs for result in results])

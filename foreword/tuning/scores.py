@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -76,9 +76,16 @@ class Scores:
             name: MeanScore(math.nan if row[name] is None else row[name], row.get(f"{name}{STD}"))
             for name in names
         }
+        return cls.parted(row["start"], row["strategy"], scores, about)
+
+    @classmethod
+    def parted(
+        cls, start: str, strategy: str, scores: Mapping[str, MeanScore], about: Mapping[str, Any]
+    ) -> Scores:
+        """Return scores, those of layers apart by their names."""
         layers = {name: score for name, score in scores.items() if name.startswith(LAYER)}
         metrics = {name: score for name, score in scores.items() if name not in layers}
-        return cls(row["start"], row["strategy"], metrics, about, layers)
+        return cls(start, strategy, metrics, about, layers)
 
     def as_row(self) -> dict[str, Any]:
         """Return the scores as a row of JSON; an epoch's have no deviations."""
@@ -125,9 +132,7 @@ def means_of(scores: Sequence[Mapping[str, float]]) -> dict[str, MeanScore]:
 def single(start: str, strategy: str, scores: Mapping[str, float], **about: Any) -> Scores:
     """Return scores that are no means; those of layers by their names."""
     values = {name: MeanScore(score) for name, score in scores.items()}
-    layers = {name: score for name, score in values.items() if name.startswith(LAYER)}
-    metrics = {name: score for name, score in values.items() if name not in layers}
-    return Scores(start, strategy, metrics, about, layers)
+    return Scores.parted(start, strategy, values, about)
 
 
 def summarise(finals: Sequence[Scores], epochs: int | None = None) -> Scores:
@@ -150,11 +155,8 @@ def summarise(finals: Sequence[Scores], epochs: int | None = None) -> Scores:
     }
     if epochs is not None and sound:
         about["kept_epoch"] = float(np.mean([final.about["epoch"] for final in sound]))
-    metrics, layers = (
-        {name: MeanScore.of([part[name].mean for part in parts]) for name in parts[0]}
-        for parts in ([f.metrics for f in sound] or [{}], [f.layers for f in sound] or [{}])
-    )
-    return replace(first, metrics=metrics, about=about, layers=layers)
+    every = [{name: s.mean for name, s in {**f.metrics, **f.layers}.items()} for f in sound]
+    return Scores.parted(first.start, first.strategy, means_of(every or [{}]), about)
 
 
 @cache
@@ -203,6 +205,13 @@ def by_label(labels: Sequence[str], confusion: Any) -> list[dict[str, Any]]:
         }
         rows.append({"label": label} | {k: a / b if b else 0.0 for k, (a, b) in scores.items()})
     return rows
+
+
+def of_classes(labels: Sequence[str], confusion: Any) -> dict[str, Any]:
+    """Return what a file has of classes: their confusion, and what `by_label` returns."""
+    rows = by_label(labels, confusion)
+    counts = {} if confusion is None else {"confusion": confusion}
+    return counts | ({"by_label": rows} if rows else {})
 
 
 def train_count(examples: Mapping[str, Any]) -> str:

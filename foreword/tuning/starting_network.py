@@ -74,7 +74,7 @@ def build_network(
     head = task.head(backbone.settings.state_width, labels)
     if head is None:
         return AnswerNetwork(backbone, model.token_head, is_weighted=trained.unmasks)
-    return HeadNetwork.of(task, backbone, head, token_head)
+    return HeadNetwork(backbone, head, token_head, task.needs)
 
 
 def start_from_pooler(network: Network, trained: TrainedModel) -> None:

@@ -82,7 +82,6 @@ def _table(task: SuiteTask, file: Path) -> ExampleTable:
 
 
 def _columns(task: SuiteTask, table: ExampleTable, *, needs_label: bool) -> Columns:
-    """Return the first columns that a table has."""
     known = set(table.columns)
     choices = _choices(task, table)
     for columns in choices:

@@ -25,6 +25,7 @@ from foreword.tuning.seeds import ReportProgress, Steps
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._writing import WritingTask
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Trainings:
         self.trained, self.job, self.data, self.listeners = trained, job, data, listeners
         self.resumed = 0
         model = neural_settings(trained.recipe.model)
-        varies = data.prompted is not None and data.prompted.unmasks  # by the masks of an epoch
+        varies = trained.unmasks and isinstance(job.task, WritingTask)  # by the masks of an epoch
         is_read = not (varies or job.task.judge.writes)
         self._caches = is_read and fits_in_memory(model, job.task, data.train, *data.dev)
         self._steps = Steps(data, job.variants, self._caches, listeners.report)

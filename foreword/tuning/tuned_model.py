@@ -217,7 +217,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     backbone = neural(recipe.build(tokenizer.vocab).backbone)
     head = tuned.task.head(backbone.settings.state_width, tuned.labels)
     assert head is not None
-    network = HeadNetwork.of(tuned.task, backbone, head)
+    network = HeadNetwork(backbone, head, needs=tuned.task.needs)
     load_weights(folder, network)
     chosen_device = choose_device(device)
     return TunedModel(

@@ -95,11 +95,7 @@ class Verb(Generic[R], ABC):
             object.__setattr__(self, argument.name, value)
 
     def refuse(self, names: Collection[str], why: str) -> None:
-        """Check that arguments have their defaults.
-
-        Raises:
-            UserError: one has not; the message ends with the reason, `why`.
-        """
+        """Raise UserError, with the reason `why`, unless arguments have their defaults."""
         for argument in arguments_of(type(self)):
             is_given = getattr(self, argument.name) != argument.default
             is_optional = argument.default is not inspect.Parameter.empty
@@ -263,7 +259,6 @@ def _plain_signature(cls: Any) -> inspect.Signature:
 
 
 def _python_names(verb: type[Verb[Any]]) -> list[str]:
-    """Return the names of the arguments that Python has."""
     return [a.name for a in arguments_of(verb) if not a.mark.is_command_only]
 
 

@@ -176,11 +176,7 @@ class ReadsText:
         return given
 
     def refuse_reading(self, why: str) -> None:
-        """Check that none is given where no text is read.
-
-        Raises:
-            UserError: one is given.
-        """
+        """Raise UserError, with the reason `why`, if one is given where no text is read."""
         if self.reading:
             raise UserError(f"--{next(iter(self.reading))}: {why}")
 

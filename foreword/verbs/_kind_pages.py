@@ -164,7 +164,6 @@ def _chosen_by(folder: str, name: str, where: Sequence[str]) -> str:
 
 
 def _lines(folder: str) -> dict[str, str]:
-    """Return the first line of each kind's docstring."""
     return {name: describe.first_line(folder, name) for name in kinds.names(folder)}
 
 

@@ -146,7 +146,6 @@ class Trains(HoldsOut, ReadsText, Budgets):
         return RunRequest(starting_model.recipe, inputs, starting_model, self.extend_vocabulary)
 
     def _hours_of_dial(self, budget: Budget | None) -> float:
-        """Return the hours of a dial."""
         from foreword.data.text_files import ReadSettings
         from foreword.planning.dial import FAMILIES
 

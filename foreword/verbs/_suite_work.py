@@ -120,7 +120,6 @@ class SuiteRun:
         )
 
     def _known(self) -> dict[str, Any]:
-        """Return the tasks of the table, if it exists."""
         if not self.table.exists():
             return {}
         content = stored.read(self.table)

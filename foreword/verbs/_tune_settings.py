@@ -101,7 +101,6 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         return self.strategy or "full"
 
     def _options(self, strategy: str) -> dict[str, Any]:
-        """Return the settings of fine-tuning that are given as arguments."""
         names = ("from_scratch", "seeds", "batch", "examples", "max_length", "precision", "folds")
         values = {name: getattr(self, name, None) for name in names}
         if strategy != BEST:
@@ -179,11 +178,7 @@ class FineTunes(Tracks, ShowsProgress, Computes):
         }
 
     def require_name(self) -> None:
-        """Check that the name is one that files can have.
-
-        Raises:
-            UserError: it is a path, or too long.
-        """
+        """Raise UserError unless the name is one that files can have."""
         if "/" in self.name:
             raise UserError(f"--name {self.name}: must be a name, not a path; --out takes a path")
         if len(self.name.encode(errors="surrogatepass")) > LONGEST_NAME:

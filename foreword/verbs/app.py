@@ -75,7 +75,6 @@ class App(Computes, Verb[Output]):
         return server.serve(self._open, watches=True, can_control=self.allow_control)
 
     def _exported(self, server: Serve, out: Path) -> Output:
-        """Write the page as a file."""
         from foreword.process.extras import require_packages
 
         require_packages(["starlette"], "'foreword app' requires", "serve")
@@ -92,7 +91,6 @@ class App(Computes, Verb[Output]):
         return Output([line], {"page": rows})
 
     def _open(self, url: str) -> None:
-        """Open the browser, where there is one."""
         has_screen = sys.platform in ("darwin", "win32") or bool(SCREENS & os.environ.keys())
         if not self.no_open and not (has_screen and webbrowser.open(url)):
             lines.say(f"there is no browser to open it in; the page is at {url}")

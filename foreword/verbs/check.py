@@ -133,11 +133,7 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
         return Output(self.shown(personal), {"privacy": asdict(personal)})
 
     def _plan(self) -> Output:
-        """Plan the run on GPUs that need not be here.
-
-        Raises:
-            UserError: there is no such recipe or GPU, or no plan for it.
-        """
+        """Plan the run on GPUs that need not be here."""
         from foreword.planning.dial import FAMILIES
         from foreword.planning.gpus import find_gpu
         from foreword.planning.plan import plan
@@ -167,7 +163,6 @@ class Check(Trains, Plans, LooksForPersonal, Verb[Output]):
 
 
 def _names(*groups: type) -> list[str]:
-    """Return the names of the arguments of some groups."""
     return [f.name for group in groups for f in fields(group)]
 
 
@@ -230,7 +225,6 @@ def _value(value: Any) -> str:
 
 
 def _parts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> list[Part]:
-    """Return a check as people read it."""
     parts: list[Part] = [Facts(_facts(checked, figures, is_dial=is_dial))]
     if checked.sources:
         parts += [Text(""), *_sources(checked.sources)]
@@ -250,7 +244,6 @@ def _parts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> li
 
 
 def _stages(checked: CheckedRun) -> Part:
-    """Return a table of the stages of training."""
     rows = [
         {
             "stage": n,
@@ -266,7 +259,6 @@ def _stages(checked: CheckedRun) -> Part:
 
 
 def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> dict[str, str | None]:
-    """Return the figures, one fact per line."""
     from foreword.train.device import precision_warning
 
     estimate, data, memory = checked.estimate, checked.data, checked.estimate.memory

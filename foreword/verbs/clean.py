@@ -117,7 +117,6 @@ class Clean(TakesTexts, ShowsProgress, Verb[CleaningResult]):
         return result
 
     def _recipe(self) -> CleaningRecipe:
-        """Return the recipe with the settings that are given."""
         assigned = assignments(self.settings)
         if self.workers is not None:
             assigned.append(f"clean.executor.workers={self.workers}")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, Result, ResultTable
-from foreword.verbs._arguments import paths
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths, Verb
-from foreword.verbs._groups import Budgets, ReadsText, ShowsProgress
+from foreword.verbs._grids import TrainsGrid, failed, shown_forecast, shown_table, status_of
+from foreword.verbs._groups import Budgets
 
 if TYPE_CHECKING:
     from foreword.comparison.forecast import ComparisonForecast
@@ -43,31 +42,19 @@ class ComparisonResult(Result):
     @property
     def failures(self) -> list[str]:
         """What failed, a line each."""
-        return [f"{f.job}: {f.error}" for f in self.results.comparison.failures]
+        return failed(self)
 
     @property
     def status(self) -> int:
-        """The exit status of the command.
-
-        0 if nothing failed, 2 if only mistakes and a lack of memory did, 1 if Foreword itself, 130
-        if it was stopped.
-        """
-        if self.forecast is not None:
-            return 2 if any(cell.error for cell in self.forecast.cells) else 0
-        if not self.is_done:
-            return 130
-        failures = self.results.comparison.failures
-        if any(failure.is_fault for failure in failures):
-            return 1
-        return 2 if failures else 0
+        """The exit status of the command; see `status_of`."""
+        return status_of(self)
 
     def tables(self) -> Sequence[Part]:
         """Return the forecast, or pretraining, scores, sweeps and samples; how to read them."""
         from foreword.comparison import tables
 
         if self.forecast is not None:
-            forecast = _shown(tables.forecast_table(self.forecast))
-            return [forecast, *map(Remark, self.notes)]
+            return shown_forecast(self)
         files = "  ".join(str(self.out / name) for name in FILES)
         last = files if self.is_done else f"stopped; the same command continues in {self.out}"
         shown = map(_shown, tables.tables(self.results))
@@ -83,7 +70,7 @@ class ComparisonResult(Result):
 
 
 @dataclass(frozen=True)
-class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
+class Compare(Budgets, TrainsGrid, Verb[ComparisonResult]):
     """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
 
         foreword.compare("ladder", "books/", "runs/ladder", hours=0.1)
@@ -108,40 +95,19 @@ class Compare(Budgets, ReadsText, ShowsProgress, Verb[ComparisonResult]):
     data: Paths | None = None
     out: Annotated[PathName, Flag(is_required=True)] = "comparison"
     _: KW_ONLY
-    heldout: Paths | None = None
     tasks: PathName | None = None
-    dry_run: bool = False
-    ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
 
     def __call__(self) -> ComparisonResult:
-        from foreword.comparison.compare import compare
-        from foreword.process.cluster import connected
-
         grid, folder = self._grid(), Path(self.out)
-        try:
-            with (
-                nullcontext() if self.ray is None else connected(self.ray) as cluster,
-                self.display(announces=True) as display,
-            ):
-                done = compare(grid, folder, display, cluster, is_dry=self.dry_run)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; the same command continues in {folder}") from None
+        done = self.compared(grid, folder, is_dry=self.dry_run)
         return ComparisonResult(folder, done.is_done, done.results, done.notes, done.forecast)
 
     def _grid(self) -> Grid:
-        """Return the grid with what the arguments replace."""
         from foreword.comparison.grid import load_grid
-        from foreword.data.remote_tokens import local
         from foreword.runs.corpus import is_prepared
 
-        grid = load_grid(
-            str(self.grid),
-            [local(text) for text in paths(self.data)],
-            None if self.tasks is None else Path(self.tasks),
-            self.budget(),
-            list(paths(self.heldout)),
-            self.reading,
-        )
+        text = self.text(self.data, self.tasks)
+        grid = load_grid(str(self.grid), budget=self.budget(), **text)
         if is_prepared(grid.data):
             self.refuse_reading(f"{grid.data[0]} holds prepared text, which was read already")
         return grid
@@ -156,5 +122,4 @@ def _shown(table: MarkdownTable) -> ResultTable:
         f"{before},\n{name}" if name in (SCRATCH, RANDOM) else name
         for name, before in zip(table.columns, ["", *table.columns], strict=False)
     ]
-    rows: list[Mapping[str, Any]] = [dict(zip(columns, row, strict=True)) for row in table.rows]
-    return ResultTable(rows, table.title)
+    return shown_table(table, columns)

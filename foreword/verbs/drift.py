@@ -103,7 +103,6 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
         return DriftResult(store.save(place, content, plot.data), content)
 
     def _run_of(self, folder: Path) -> Path:
-        """Return the run that a model was tuned from."""
         from foreword.runs.run_folder import is_run
         from foreword.tuning.tuned import SCORES
 

@@ -124,7 +124,6 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
 
 
 def _lengths(given: str | Sequence[int]) -> list[int]:
-    """Return the lengths of the context, without duplicates."""
     try:
         numbers = list(map(int, given.split(","))) if isinstance(given, str) else list(given)
     except (TypeError, ValueError):

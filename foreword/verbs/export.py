@@ -93,7 +93,6 @@ class Export(Verb[Output]):
         return self._shown("onnx", exporting.export(chosen, Path(self.out), int8=self.int8))
 
     def _tuned(self) -> Output:
-        """Export a fine-tuned model with its head."""
         from foreword.tuning import exporting, onnx_export
         from foreword.tuning.tuned_model import load_tuned
 
@@ -107,7 +106,6 @@ class Export(Verb[Output]):
         return self._shown(library, exporting.export(tuned, out, self.family))
 
     def _adapter(self, base: Path) -> Output:
-        """Export the change that LoRA made."""
         from foreword.tuning import adapter
 
         if self.format != "hf":

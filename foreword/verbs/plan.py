@@ -112,7 +112,6 @@ class Plan(OnGpus, Verb[Output]):
         return self.hours if self.hours is not None else (self.flops or 0.0) / hour.flops
 
     def _recipe(self, plan: FamilyPlan) -> str:
-        """Return the recipe with the budget, as TOML."""
         from foreword.train.budget import Budget
 
         recipe = plan.recipe
@@ -122,7 +121,6 @@ class Plan(OnGpus, Verb[Output]):
         return recipe.dumps()
 
     def _parts(self, plans: list[FamilyPlan], texts: tuple[str, ...]) -> list[Part]:
-        """Return the plan as people read it."""
         best, parts = plans[0], list[Part]()
         if len(plans) > 1:
             rows = [_family_row(plan) for plan in plans]
@@ -181,7 +179,6 @@ class Plan(OnGpus, Verb[Output]):
         return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
 
     def _content(self, plans: list[FamilyPlan], machine: Machine) -> dict[str, Any]:
-        """Return the plan as plain values."""
         best = plans[0]
         changes = {name: made.facts | {"forecast": made.expected.figures()}
                    for name, made in best.changes()}  # fmt: skip
@@ -235,7 +232,6 @@ def _family_row(plan: FamilyPlan) -> dict[str, str]:
 
 
 def _why(plans: list[FamilyPlan], purpose: str) -> str:
-    """Return the reason of the choice."""
     from foreword.planning.budget_plan import hours_to_reach
 
     best, law = plans[0], plans[0].law

@@ -156,7 +156,6 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         return PredictionResult(target, rows, counts, (*how.bad.notes, *notes))
 
     def _target(self) -> Path | None:
-        """Return the file to write, if any."""
         from foreword.disk import atomic
         from foreword.tables.files import format_of
         from foreword.tables.write import WRITTEN
@@ -171,7 +170,6 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         return target
 
     def _opened(self) -> Predictor | TunedWriter:
-        """Return the model, loaded if a folder is given."""
         from foreword.tuning.open_tuned import open_tuned
         from foreword.tuning.predictor import Predictor
         from foreword.tuning.tuned_model import TunedWriter

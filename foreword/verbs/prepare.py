@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from foreword.settings import config
 from foreword.settings.ranges import Count, Workers
 from foreword.verbs._arguments import assignments, paths, saved_texts
 from foreword.verbs._contract import PYTHON_ONLY, REQUIRED, Flag, PathName, Paths, Settings, Verb
+from foreword.verbs._grids import connected_to
 from foreword.verbs._groups import HoldsOut, ShowsProgress, TakesTexts, naming
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
         from foreword.data.read_documents import read_documents
         from foreword.data.text_files import ReadSettings
         from foreword.data.write_shards import PrepareSettings
-        from foreword.process.cluster import connected
         from foreword.runs.run import require_not_a_run
         from foreword.text.tokenizer import Tokenizer
 
@@ -135,7 +134,7 @@ class Prepare(HoldsOut, TakesTexts, ShowsProgress, Verb[PreparationResult]):
 
         # Train the tokenizer, unless there is one, and write the shards.
         with (
-            nullcontext() if self.ray is None else connected(self.ray) as cluster,
+            connected_to(self.ray) as cluster,
             saved_texts(self.texts, out),
             self.display() as display,
             naming("tokenizer", {"kind": "--kind", "vocab": "--vocab"}),

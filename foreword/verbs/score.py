@@ -80,7 +80,6 @@ class ScoredResult(Result):
 
 
 def _tokens(score: TextScore) -> list[Part]:
-    """Return the first tokens with their log-probabilities."""
     rows = [
         {
             "token": token,

@@ -153,11 +153,7 @@ class Serve(Computes, Verb[Output]):
         return Server(served, self.body_bytes, watched)
 
     def _origin(self) -> str | None:
-        """Return the site of the page that may ask.
-
-        Raises:
-            UserError: it is not one.
-        """
+        """Return the site of the page that may ask."""
         if self.origin is None or re.fullmatch(r"https?://[^/\s*]+", self.origin):
             return self.origin
         raise UserError(
@@ -197,7 +193,6 @@ def _name(folder: Path) -> str:
 
 
 def _counted(requests: Counter[tuple[str, int]]) -> Output:
-    """Return how many requests were answered."""
     rows = [
         {"path": path, "status": status, "requests": n}
         for (path, status), n in sorted(requests.items())

@@ -286,7 +286,6 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         return TuningResult(*places, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
-        """Return the settings of each variant to fine-tune."""
         from foreword.tuning.run import variants
 
         rates, _ = self.rates  # refused where they are none

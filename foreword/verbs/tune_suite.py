@@ -199,7 +199,6 @@ class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
         return SuiteComparison(results, rows, None if self.table is None else Path(self.table))
 
     def _result(self, run: Path) -> SuiteResult:
-        """Fine-tune one model on each task."""
         from foreword.process import allocator
         from foreword.runs.stages import Prefixed
         from foreword.runs.tracking import trackers_of

@@ -31,6 +31,7 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.text.words import UNSPACED_LETTER, WORD
 from foreword.tuning import export_folder, onnx_export
 from foreword.tuning.best import exported
+from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.chosen_model import ChosenModel
 from foreword.tuning.best.counts import FittedCounts
 from foreword.tuning.best.linear import LinearMap
@@ -42,6 +43,7 @@ from foreword.tuning.network import HeadNetwork
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tuned_model import TunedModel
+from foreword.types import Array
 
 PARTS, LOADER = "parts.json", "predict.py"
 FORMS = ("classes", "sets", "number")
@@ -91,7 +93,7 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
         rows = []
         for part in chosen.parts:
             fitted, divided = part.fitted, 1.0
-            row, result = _Part(chosen, part.name, folder, int8=int8).write(fitted)
+            row, result = _write(chosen, part, folder / part.name, int8=int8)
             if isinstance(fitted, FittedNetwork):  # whose graph has its temperature
                 divided = export_folder.calibration_of(fitted.tuned.task)
             row |= {"weight": part.weight, "temperature": part.temperature / divided}
@@ -109,72 +111,70 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
     )
 
 
-class _Part:
-    """The files of a part."""
+def _write(
+    chosen: ChosenModel, part: ChosenPart, out: Path, *, int8: bool
+) -> tuple[dict[str, Any], ExchangeResult | None]:
+    """Write the files of a part; return what names them, and what the export of its graph found."""
+    tuned, linear, counts = _separated(chosen, part)
+    result = None if tuned is None else onnx_export.export(tuned, out, int8=int8)
+    out.mkdir(exist_ok=True)
+    if linear is not None:
+        np.savez(out / "linear.npz", **linear._asdict())
+    if counts is not None:
+        _write_counts(counts, out)
+    row = {
+        "kind": part.name,
+        "counts": counts and part.name,
+        "graph": tuned and part.name,
+        "linear": linear and f"{part.name}/linear.npz",
+    }
+    return row, result
 
-    def __init__(self, chosen: ChosenModel, name: str, folder: Path, *, int8: bool) -> None:
-        self.chosen, self.name, self.out, self.int8 = chosen, name, folder / name, int8
 
-    def write(self, fitted: Any) -> tuple[dict[str, Any], ExchangeResult | None]:
-        """Write them, and return what names them, and what the export of its graph found."""
-        row: dict[str, Any] = {"kind": self.name, "counts": None, "graph": None, "linear": None}
-        result = None
-        if isinstance(fitted, FittedCounts):
-            self.out.mkdir()
-            self._counts(fitted)
-        elif isinstance(fitted, FittedNetwork):
-            result = self._graph(fitted.tuned)
-        elif isinstance(fitted, FittedPairs):
-            result = self._graph(fitted.network.tuned)
-            np.savez(self.out / "linear.npz", **fitted.linear._asdict())
-            row["linear"] = f"{self.name}/linear.npz"
-        else:
-            result = self._graph(self._of_features(fitted))
-            if isinstance(fitted, FittedBoth):
-                size = len(fitted.words.counts.vocabulary)
-                linear = fitted.words.linear
-                assert linear is not None
-                none = np.zeros_like(linear.bias)
-                self._counts(replace(fitted.words, linear=LinearMap(linear.weights[:size], none)))
-        row["counts"] = self.name if (self.out / "counts.json").is_file() else None
-        row["graph"] = None if result is None else self.name
-        return row, result
+def _separated(
+    chosen: ChosenModel, part: ChosenPart
+) -> tuple[TunedModel | None, LinearMap | None, FittedCounts | None]:
+    """Return the network of a part, a linear map of its outputs, and the counts beside it."""
+    fitted = part.fitted
+    if isinstance(fitted, FittedCounts):
+        return None, None, fitted
+    if isinstance(fitted, FittedNetwork):
+        return fitted.tuned, None, None
+    if isinstance(fitted, FittedPairs):
+        return fitted.network.tuned, fitted.linear, None
+    if chosen.tuned_on.is_pair:
+        raise UserError(
+            f"{chosen.source}: the part {part.name} reads the texts of a pair apart, which one "
+            "graph cannot; name the network in it, or tune with --strategy full"
+        )
+    if isinstance(fitted, FittedFeatures):
+        return _of_features(chosen, *fitted.linear), None, None
+    assert isinstance(fitted, FittedBoth) and fitted.words.linear is not None
+    (weights, bias), size = fitted.words.linear, len(fitted.words.counts.vocabulary)
+    of_words = LinearMap(weights[:size], np.zeros_like(bias))
+    weights = weights[size:] * fitted.scale[:, None]
+    network = _of_features(chosen, weights, bias - fitted.mean @ weights)
+    return network, None, replace(fitted.words, linear=of_words)
 
-    def _counts(self, fitted: FittedCounts) -> None:
-        """Write counts and their linear map."""
-        counts, linear = fitted.counts, fitted.linear
-        assert linear is not None
-        about = {name: getattr(counts, name) for name in ("grams", "longest", "weighting")}
-        about |= {"word": WORD, "unspaced": UNSPACED_LETTER, "vocabulary": list(counts.vocabulary)}
-        (self.out / "counts.json").write_text(stored.to_json(about), encoding="utf-8")
-        np.savez_compressed(self.out / "counts.npz", scale=counts.scale, **linear._asdict())
 
-    def _graph(self, tuned: TunedModel) -> ExchangeResult:
-        return onnx_export.export(tuned, self.out, int8=self.int8)
+def _write_counts(fitted: FittedCounts, out: Path) -> None:
+    counts, linear = fitted.counts, fitted.linear
+    assert linear is not None
+    about = {name: getattr(counts, name) for name in ("grams", "longest", "weighting")}
+    about |= {"word": WORD, "unspaced": UNSPACED_LETTER, "vocabulary": list(counts.vocabulary)}
+    (out / "counts.json").write_text(stored.to_json(about), encoding="utf-8")
+    np.savez_compressed(out / "counts.npz", scale=counts.scale, **linear._asdict())
 
-    def _of_features(self, fitted: FittedFeatures | FittedBoth) -> TunedModel:
-        """Return the pretrained model with the linear map of its features as a head."""
-        material = self.chosen.material
-        if self.chosen.tuned_on.is_pair:
-            raise UserError(
-                f"{self.chosen.source}: the part {self.name} reads the texts of a pair apart, "
-                "which one graph cannot; name the network in it, or tune with --strategy full"
-            )
-        if isinstance(fitted, FittedBoth):
-            linear, size = fitted.words.linear, len(fitted.words.counts.vocabulary)
-            assert linear is not None
-            weights = linear.weights[size:] * fitted.scale[:, None]
-            bias = linear.bias - fitted.mean @ weights
-        else:
-            weights, bias = fitted.linear
-        task, trained = material.features_task, material.trained
-        head = nn.Linear(*weights.shape)
-        with torch.no_grad():
-            head.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
-            head.bias.copy_(torch.from_numpy(np.asarray(bias, np.float32)))
-        backbone = neural(copy.deepcopy(trained.model).backbone)
-        network = LayersNetwork.of(task, backbone, head)
-        return _tuned(self.chosen, task, trained, network)
+
+def _of_features(chosen: ChosenModel, weights: Array, bias: Array) -> TunedModel:
+    """Return the pretrained model with a linear map of its features as a head."""
+    task, trained = chosen.material.features_task, chosen.material.trained
+    head = nn.Linear(*weights.shape)
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
+        head.bias.copy_(torch.from_numpy(np.asarray(bias, np.float32)))
+    backbone = neural(copy.deepcopy(trained.model).backbone)
+    return _tuned(chosen, task, trained, LayersNetwork(backbone, head, needs=task.needs))
 
 
 def _tuned(chosen: ChosenModel, task: Task, trained: TrainedModel, network: Any) -> TunedModel:

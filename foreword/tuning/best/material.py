@@ -5,7 +5,7 @@ All is computed once, when it is first asked for, and shared by the parts of cro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -132,7 +132,8 @@ class Material:
     def has_features(self) -> bool:
         """Whether the features of the model fit in memory."""
         whole = self if self.whole is None else self.whole[0]
-        return fits_in_memory(neural_settings(self.trained.recipe.model), *whole._features_read)
+        settings = neural_settings(self.trained.recipe.model)
+        return fits_in_memory(settings, whole.features_task, whole._packed)
 
     @cached_property
     def features(self) -> Array:
@@ -143,12 +144,10 @@ class Material:
         """
         if self.whole is not None:
             return self.whole[0].features[self.whole[0].outputs_of(self.whole[1])]
-        if self.task.reader.compares_texts:
-            return self._texts(self._read)
-        parts = [self._features(self.examples, self.encoded)]
+        parts = [self._states(self._packed)]
         if self.is_of_pairs:
-            first = self._texts([e._replace(pair=None) for e in self.examples])
-            second = self._texts([e._replace(text=e.pair or "", pair=None) for e in self.examples])
+            both = zip(*map(texts_of, self.examples), strict=True)
+            first, second = (self._states(self._pack(map(Labelled, texts))) for texts in both)
             parts += [np.abs(first - second), first * second]
         return np.concatenate(parts, axis=1)
 
@@ -158,18 +157,6 @@ class Material:
         reader = self.task.reader
         is_one_text = reader.takes_texts and not reader.compares_texts
         return is_one_text and self.examples[0].pair is not None
-
-    @property
-    def _read(self) -> LabelledTexts:
-        """The examples, or each of their texts where two are compared."""
-        if not self.task.reader.compares_texts:
-            return self.examples
-        return LabelledTexts.of(Labelled(text) for e in self.examples for text in texts_of(e))
-
-    def _texts(self, examples: Sequence[Labelled]) -> Array:
-        texts = LabelledTexts.of(examples)
-        task = self._features_read[0]
-        return self._features(texts, task.encode(texts, self.trained.tokenizer, self.template))
 
     @property
     def features_task(self) -> Task:
@@ -185,22 +172,22 @@ class Material:
         return replace(self.task, **{n: v for n, v in wanted.items() if n in known})
 
     @cached_property
-    def _features_read(self) -> tuple[Task, PooledExamples]:
-        """The task that reads features, and the examples as it reads them."""
-        task = self.features_task
-        return task, self._packed(task.encode(self._read, self.trained.tokenizer, self.template))
+    def _packed(self) -> PooledExamples:
+        """The examples as features are read of them: each of their texts where two are compared."""
+        if not self.task.reader.compares_texts:
+            return self._pack(self.examples)
+        return self._pack(Labelled(text) for e in self.examples for text in texts_of(e))
 
-    def _packed(self, encoded: Sequence[EncodedExample]) -> PooledExamples:
+    def _pack(self, examples: Iterable[Labelled]) -> PooledExamples:
+        texts = LabelledTexts.of(examples)
+        encoded = self.features_task.encode(texts, self.trained.tokenizer, self.template)
         counts = output_counts(encoded)[first_windows(encoded)[:-1]]
         targets = [np.zeros(count, np.int64) for count in counts]
         return PooledExamples(encoded, targets, self.template)
 
-    def _features(self, examples: LabelledTexts, encoded: Sequence[EncodedExample]) -> Array:
-        task, packed = self._features_read
-        if examples is not self.examples:
-            packed = self._packed(encoded)
+    def _states(self, packed: PooledExamples) -> Array:
         trained = self.trained
-        network = build_network(trained, task, self.labels, None).to(trained.device)
+        network = build_network(trained, self.features_task, self.labels, None).to(trained.device)
         # In float32: with fewer bits a text's features depend on its batch.
         features = Features.compute(network, packed, trained.device, torch.float32, self.tick)
         # A text's windows are averaged, as its words are.

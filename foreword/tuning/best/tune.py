@@ -36,7 +36,7 @@ from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
-from foreword.tuning.scores import MeanScore, Scores, as_gain, by_label, single
+from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes, single
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tuned import TunedOn
@@ -201,8 +201,7 @@ def _content(
         },
         "max_tokens": dev.template.length,
         "labels": dev.labels,
-        **({} if confusion is None else {"confusion": confusion}),
-        **({"by_label": labels} if (labels := by_label(dev.labels, confusion)) else {}),
+        **of_classes(dev.labels, confusion),
         **_calibration(first, dev),
         "margins": margins(correct),
         "epochs": [],
@@ -257,7 +256,6 @@ def _calibration(run: _Run, dev: Material) -> dict[str, Any]:
 
 
 def _error(material: Material, outputs: Array) -> float:
-    """Return the expected calibration error of outputs."""
     if material.form == "sets":
         return material.task.answers.calibration_error(outputs, material.judged)
     known = np.flatnonzero(material.targets >= 0)

@@ -510,11 +510,7 @@ class Task(Ranged, ABC):
 
 
 def require_score(task: Task, name: str, setting: str) -> None:
-    """Check, before any work, that a score that a setting names may be one of a task's.
-
-    Raises:
-        ValueError: it is not; the message begins with the setting.
-    """
+    """Raise ValueError unless a score that a setting names may be one of a task's."""
     names = task.judge.names
     if name and names and name not in names:
         raise ValueError(f"{setting}: '{name}' is not a score of this task: {', '.join(names)}")

@@ -16,7 +16,14 @@ from foreword.tables.examples import Labelled, batched
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import in_columns
 from foreword.tuning.input_template import REDUCED, InputTemplate, Pooling, TemplatedText
-from foreword.tuning.tasks._contract import EncodedExample, Needs, OutputForm, Reduction, Task
+from foreword.tuning.tasks._contract import (
+    EncodedExample,
+    Labels,
+    Needs,
+    OutputForm,
+    Reduction,
+    Task,
+)
 from foreword.tuning.windows import Windows
 
 HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
@@ -62,6 +69,9 @@ class HeadedTask(Task):
     def needs(self) -> Needs:
         """Needs of the model, by the settings."""
         return Needs(mix_layers=self.mix_layers, auxiliary=self.auxiliary, outputs=self.output_form)
+
+    def head(self, d_model: int, labels: Labels) -> nn.Module:
+        return self.linear_head(d_model, len(labels))
 
     def linear_head(self, d_model: int, outputs: int) -> nn.Module:
         """Return the layers of the settings, (states, d_model) -> (states, outputs)."""
@@ -157,7 +167,6 @@ class PooledTask(HeadedTask):
 
 
 def _second(example: Labelled) -> str:
-    """Return the second text of a pair."""
     if example.pair is None:
         raise UserError(f"{example.source}: has no second text, but other examples have one")
     return example.pair

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, matthews_corrcoef
-from torch import Tensor, nn
+from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.settings.ranges import OpenShare, Positive
@@ -129,10 +129,6 @@ class Classify(PooledTask):
         require_known(examples, labels, self.reader.labels_of)
         number = {label: n for n, label in enumerate(labels)}
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
-
-    def head(self, d_model: int, labels: Labels) -> nn.Module:
-        """Return the head, (outputs, d_model) -> (outputs, labels)."""
-        return self.linear_head(d_model, len(labels))
 
     def prepared(self, targets: Any, labels: Labels) -> Classify:
         """Return the task with the weight of each class."""

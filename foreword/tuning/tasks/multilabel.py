@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit, logit
 from sklearn.metrics import multilabel_confusion_matrix
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.errors import UserError
@@ -152,10 +152,6 @@ class Multilabel(PooledTask):
             targets[n, 0, [number[label] for label in labels_of(example.label)]] = 1.0
         return targets
 
-    def head(self, d_model: int, labels: Labels) -> nn.Module:
-        """Return the head, (outputs, d_model) -> (outputs, labels)."""
-        return self.linear_head(d_model, len(labels))
-
     def prepared(self, targets: Array, labels: Labels) -> Multilabel:
         """Return the task with the weight of each label."""
         if self.weights != "balanced":
@@ -281,7 +277,6 @@ def _tells(predicted: Array, right: Array) -> bool:
 
 
 def _flat(targets: Array) -> Array:
-    """Return targets as (examples, labels)."""
     return targets.reshape(len(targets), -1)
 
 

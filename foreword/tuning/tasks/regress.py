@@ -128,7 +128,6 @@ def _plain(label: str) -> str:
 
 
 def _numbers(examples: Sequence[Labelled]) -> list[float]:
-    """Return the number of each example."""
     forms = [next((e for e in examples if mark in e.label), None) for mark in (",", ".")]
     comma, point = forms
     if comma is not None and point is not None:

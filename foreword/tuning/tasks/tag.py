@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns, label_of, text_of
@@ -308,9 +308,6 @@ class Tag(HeadedTask):
         """Return the task with the weight of each class."""
         classes = np.concatenate(targets.arrays)
         return replace(self, weights=weights_of(self.weights, classes, labels))
-
-    def head(self, d_model: int, labels: Labels) -> nn.Module:
-        return self.linear_head(d_model, len(labels))
 
     def loss(self, outputs: Tensor, targets: Tensor, numbers: Tensor) -> Loss:
         """Return the cross-entropy of the words that have a label, weighted by class, in nats."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TypeVar
 
-from foreword.verbs._contract import Verb
-
-R = TypeVar("R")
+from foreword.verbs._contract import R, Verb
 
 
 class ScaleVerb(Verb[R], ABC):

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-from foreword.display.results import ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import Trainings
-from foreword.verbs._arguments import paths
-from foreword.verbs._contract import Flag, PathName, Paths
-from foreword.verbs._groups import ReadsText, ShowsProgress
+from foreword.verbs._contract import Flag, PathName, Paths, R
+from foreword.verbs._grids import TrainsGrid
 from foreword.verbs.scale._contract import ScaleVerb
 
 if TYPE_CHECKING:
-    from foreword.comparison.compare import Compared
-    from foreword.comparison.forecast import ComparisonForecast
     from foreword.comparison.grid import Grid
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LadderVerb(ReadsText, ShowsProgress, ScaleVerb[R], ABC):
+class LadderVerb(TrainsGrid, ScaleVerb[R], ABC):
     """A command that trains each cell of a grid once, off which each budget branches its decay.
 
     Attributes:
         flops: the budgets, as in 1e12,3e12,1e13.
         seeds: trainings of each cell.
         known: a runs.csv of finished runs on the same text, which are not run again.
-        heldout: held-out text; default: a share of the data.
-        dry_run: prepare the data and estimate the time; train nothing.
-        ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine.
     """
 
     flops: Annotated[str | Sequence[float], Flag(takes=str, metavar="C1,C2,...", is_required=True)]
     seeds: Trainings = 1
     known: PathName | None = None
-    heldout: Paths | None = None
-    dry_run: bool = False
-    ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
 
     def budgets(self) -> list[float]:
         """Return the budgets, ascending."""
@@ -67,49 +54,10 @@ class LadderVerb(ReadsText, ShowsProgress, ScaleVerb[R], ABC):
     def grid_of(self, name: str, data: Paths | None) -> Grid:
         """Return a grid, shipped or a file, on the text."""
         from foreword.comparison.grid import load_grid
-        from foreword.data.remote_tokens import local
         from foreword.train.budget import Budget
 
-        grid = load_grid(
-            name,
-            [local(text) for text in paths(data)],
-            None,
-            Budget("flops", 1.0),
-            list(paths(self.heldout)),
-            self.reading,
-        )
+        grid = load_grid(name, budget=Budget("flops", 1.0), **self.text(data))
         return replace(grid, seeds=self.seeds)
-
-    def trained(self, grid: Grid, out: Path) -> Compared:
-        """Return the comparison of a ladder's cells."""
-        from foreword.comparison.compare import compare
-        from foreword.process.cluster import connected
-
-        try:
-            with (
-                nullcontext() if self.ray is None else connected(self.ray) as cluster,
-                self.display(announces=True) as display,
-            ):
-                return compare(grid, out, display, cluster, is_dry=self.dry_run)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; the same command continues in {out}") from None
-
-
-def status_of(done: Compared | None) -> int:
-    """Return the exit status: 0 if all is done, 130 if it was stopped, 2 if a run failed."""
-    if done is None or done.forecast is not None:
-        return 0
-    if not done.is_done:
-        return 130
-    return 2 if done.results.comparison.failures else 0
-
-
-def shown_forecast(forecast: ComparisonForecast) -> ResultTable:
-    """Return the time that each cell will take."""
-    from foreword.comparison.tables import forecast_table
-
-    table = forecast_table(forecast)
-    return ResultTable([dict(zip(table.columns, r, strict=True)) for r in table.rows], table.title)
 
 
 def numbers_of(given: str | Sequence[float], option: str) -> list[float]:

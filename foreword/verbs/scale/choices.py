@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths
-from foreword.verbs.scale._ladder import LadderVerb, shown_forecast, status_of
+from foreword.verbs._grids import failed, shown_forecast, status_of
+from foreword.verbs.scale._ladder import LadderVerb
 
 if TYPE_CHECKING:
     from foreword.comparison.compare import Compared
@@ -45,13 +46,12 @@ class Chosen(Result):
         from foreword.reports.choices import choice_rows, loss_rows
 
         if self.compared is not None and self.compared.forecast is not None:
-            return [shown_forecast(self.compared.forecast), *map(Remark, self.compared.notes)]
+            return shown_forecast(self.compared)
         parts: list[Part] = []
         if self.choices:
             parts.append(ResultTable(choice_rows(self.choices), "what wins at each budget"))
             parts.append(ResultTable(loss_rows(self.choices), "loss, and rank"))
-        failures = self.compared.results.comparison.failures if self.compared else []
-        parts += map(Remark, [*self.lines, *(f"{one.job}: {one.error}" for one in failures)])
+        parts += map(Remark, [*self.lines, *failed(self.compared)])
         page = self.out / "choices.html" if self.choices else None
         return [*parts, Facts({"page": page, "runs": self.out / "runs.csv"})]
 
@@ -92,7 +92,7 @@ class Choices(LadderVerb[Chosen]):
         out, name = Path(self.out), Path(str(self.grid)).stem
         cells, known = self.grid_of(str(self.grid), self.data), self.known_rows(out, name)
         grid, used = ladder.ladder(cells, self.budgets(), known)
-        done = None if grid is None else self.trained(grid, out)
+        done = None if grid is None else self.compared(grid, out, is_dry=self.dry_run)
         if self.dry_run or (done is not None and not done.is_done):
             return Chosen(out, (), (), ("nothing was compared",), done)
         rows = used if done is None else ladder.rows_of(done.results, name, used)

@@ -12,7 +12,8 @@ from foreword.display.results import Facts, Part, Remark, Result, ResultTable
 from foreword.errors import UserError
 from foreword.settings.ranges import Trainings
 from foreword.verbs._contract import ARGUMENT, Flag, PathName, Paths
-from foreword.verbs.scale._ladder import LadderVerb, numbers_of, shown_forecast, status_of
+from foreword.verbs._grids import failed, shown_forecast, status_of
+from foreword.verbs.scale._ladder import LadderVerb, numbers_of
 from foreword.verbs.scale.fit import Fit, ScalingLaws
 
 if TYPE_CHECKING:
@@ -50,13 +51,12 @@ class ScaledRuns(Result):
     def tables(self) -> Sequence[Part]:
         """Return the forecast; or the runs, the laws, and what failed."""
         if self.compared is not None and self.compared.forecast is not None:
-            return [shown_forecast(self.compared.forecast), *map(Remark, self.compared.notes)]
+            return shown_forecast(self.compared)
         rows = [{name: row.get(name, "") for name in SHOWN} for row in self.rows]
         parts: list[Part] = [ResultTable(rows, "the runs")]
         parts += [Remark(self.rule)] if self.rule else []
         parts += [Remark(self.why)] if self.laws is None else self.laws.tables()
-        failures = self.compared.results.comparison.failures if self.compared else []
-        parts += [Remark(f"{one.job}: {one.error}") for one in failures]
+        parts += map(Remark, failed(self.compared))
         pages = self.out / "rates.html" if self.rule else None
         return [*parts, Facts({"runs": self.out / "runs.csv", "rates": pages})]
 
@@ -111,7 +111,7 @@ class Run(LadderVerb[ScaledRuns]):
         grid, used = ladder.ladder(sizes, budgets, known)
         # What is known of other rates than the rule's is no run of the ladder.
         known = [row for row in known if row not in tried or row in used]
-        done = None if grid is None else self.trained(grid, out)
+        done = None if grid is None else self.compared(grid, out, is_dry=self.dry_run)
         if not self.dry_run:
             rows = known if done is None else ladder.rows_of(done.results, family, known)
             ladder.write_rows(out / ladder.ROWS, rows)
@@ -142,7 +142,7 @@ class Run(LadderVerb[ScaledRuns]):
         if len(factors) < 3:
             raise UserError("--rates: give three factors or more, as in 0.5,1,2")
         grid, tried = ladder.ladder(ladder.with_rates(sizes, factors), budgets, known, most=2)
-        done = None if grid is None else self.trained(grid, out)
+        done = None if grid is None else self.compared(grid, out, is_dry=self.dry_run)
         rows = tried if done is None else ladder.rows_of(done.results, family, tried)
         if (done is not None and (self.dry_run or not done.is_done)) or not rows:
             return sizes, "", done, tried
