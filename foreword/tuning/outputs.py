@@ -34,17 +34,18 @@ def scored_outputs(
     if isinstance(examples, AnswerExamples) and writes_for(task, examples.prompted):
         assert isinstance(task, WritingTask)
         most = examples.most
-        if task.judge.writes:
+        if task.judge.reads == "text":
             most = task.most_tokens((), examples.prompted)
         answers = examples.write(network, most, done)
-        which = 0 if task.judge.writes else 1
+        which = 0 if task.judge.reads == "text" else 1
         return np.fromiter((answer[which] for answer in answers), object, len(answers))
     return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)
 
 
 def writes_for(task: Task, trained: TrainedModel) -> bool:
     """Return whether a model's answers have to be written to be scored."""
-    return task.judge.writes or (task.judge.reads_prefixes and trained.unmasks)
+    reads = task.judge.reads
+    return reads == "text" or (reads == "tokens" and trained.unmasks)
 
 
 def predict(

@@ -187,13 +187,10 @@ class Judge(ABC):
         lower_is_better: the scores of which the lower one is better: `perplexity`, `rmse`.
         not_shares: the scores that are not shares of 1, nor correlations: tables in percent show
             them as they are, and have no average with others.
-        reads_prefixes: whether an answer is judged by the likeliest token after each of its own
-            beginnings: a model that writes in any order has to write it instead (`writes_for`).
     """
 
     has_classes: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = False
-    reads_prefixes: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     not_shares: ClassVar[tuple[str, ...]] = ()
 
@@ -203,9 +200,12 @@ class Judge(ABC):
         return ()
 
     @property
-    def writes(self) -> bool:
-        """Whether dev examples are answered by writing, not by each token after the right ones."""
-        return False
+    def reads(self) -> Literal["outputs", "tokens", "text"]:
+        """What of an input: its outputs, the likeliest token after those before, or a written text.
+
+        Where it is tokens, a model that writes in any order has to write them (`writes_for`).
+        """
+        return "outputs"
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
