@@ -19,6 +19,7 @@ TINY = {
     r"^EPOCHS = \d+": "EPOCHS = 1",
     r"seeds=2": "seeds=1",
     r"^VOCAB = \d+": "VOCAB = 500",
+    r"^FLOPS = .*": "FLOPS = [7e9, 1e10]",
 }
 every_notebook = pytest.mark.parametrize("name", NAMES)
 
@@ -30,7 +31,7 @@ def opened(name: str) -> nbformat.NotebookNode:
 def make_text(folder: Path) -> None:
     site = Path(numpy.__file__).parents[1]
     packages = [installed.Package.at(site / name, name) for name in ("numpy", "scipy", "sklearn")]
-    limits = corpus.Limits(characters=60_000, packages=3, train=5, test=5)
+    limits = corpus.Limits(characters=100_000, packages=3, train=5, test=5)
     corpus.build(folder, packages, limits)
 
 

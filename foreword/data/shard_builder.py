@@ -48,6 +48,7 @@ class ShardBuilder:
         cut: where sequences end.
         share: share of the documents to hold out by hash; 0 for none.
         train_share: share of the others to train on.
+        repeated: share of these that is written 1 / `repeated` times.
         workers: processes that encode; 0 for one per core.
         progress: called from time to time with the bytes of the files done and their total.
         total: bytes of the files.
@@ -63,6 +64,7 @@ class ShardBuilder:
     cut: Cut
     share: float
     train_share: float
+    repeated: float
     workers: int
     progress: Progress | None
     total: int
@@ -172,16 +174,19 @@ class ShardBuilder:
                 # A blank line is never held out alone.
                 number = holdout.hash_to_unit(text) if text else 2.0
                 name = HELDOUT if number < self.share else side
-                if name == TRAIN and number < 1 - (1 - self.share) * self.train_share:
+                trained = (1 - self.share) * self.train_share
+                if name == TRAIN and number < 1 - trained:
                     counts.leave("of the share that is not trained on")
                     continue
-                self.lowest.update(number, text, index)
-                index += 1
-                pending[name].append(text)
-                sizes[name] += len(text)
-                if sizes[name] >= _BATCH:
-                    yield name, pending[name]
-                    pending[name], sizes[name] = [], 0
+                is_repeated = name == TRAIN and 1 - trained * self.repeated <= number < 1
+                for _ in range(round(1 / self.repeated) if is_repeated else 1):
+                    self.lowest.update(number, text, index)
+                    index += 1
+                    pending[name].append(text)
+                    sizes[name] += len(text)
+                    if sizes[name] >= _BATCH:
+                        yield name, pending[name]
+                        pending[name], sizes[name] = [], 0
         yield from ((name, batch) for name, batch in pending.items() if batch)
 
     def _writer(self, name: str) -> ShardWriter:

@@ -36,6 +36,8 @@ class PrepareSettings(Ranged):
         heldout: share of the documents that is held out and never trained on; 0 for none.
         train_share: share of the others that is trained on, chosen by hash: what a smaller share
             has, a larger one has too.
+        repeated: share of what is trained on whose documents are written 1 / `repeated` times, so
+            that they are half of the text: what duplicates do, in an experiment.
         sentences: whether a sequence is a sentence; else it is a whole document. In parallel text
             it is one side of a pair.
         workers: processes that encode; 0 for one per core. The shards do not depend on it.
@@ -43,8 +45,15 @@ class PrepareSettings(Ranged):
 
     heldout: ShareBelowOne = 0.005
     train_share: PositiveShare = 1.0
+    repeated: PositiveShare = 1.0
     sentences: bool = True
     workers: Workers = 0
+
+    @property
+    def of_training(self) -> dict[str, float]:
+        """The settings of what is trained on alone, by name; without defaults."""
+        known = {"train_share": self.train_share, "repeated": self.repeated}
+        return {name: share for name, share in known.items() if share < 1}
 
 
 def prepare(
@@ -78,7 +87,6 @@ def prepare(
     settings, read, folder = settings or PrepareSettings(), files.read, Path(folder)
     heldout = 0.0 if files.heldout else settings.heldout
     counts = deepcopy(files.counts)
-    fewer = {} if settings.train_share == 1 else {"train_share": settings.train_share}
     fingerprint = fingerprint_of(files, tokenizer, settings)
 
     def make(part: Path) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def prepare(
         cut: Cut = "lines" if read.target else "sentences" if settings.sentences else "documents"
         total = sum(size for size, _ in files.states.values())
         builder = ShardBuilder(
-            *(part, tokenizer, cut, heldout, settings.train_share),
+            *(part, tokenizer, cut, heldout, settings.train_share, settings.repeated),
             *(settings.workers, progress, total, cluster),
         )
         with allocator.returning_freed():
@@ -102,7 +110,8 @@ def prepare(
             "text_blake2b": builder.text.hexdigest(),
             "read": {**asdict(read), "counts": asdict(counts)},
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
-            "settings": {"heldout": heldout, "sentences": settings.sentences} | fewer,
+            "settings": {"heldout": heldout, "sentences": settings.sentences}
+            | settings.of_training,
             "counts": {name: asdict(split) for name, split in builder.counts.items()},
             "files": builder.files,
         }
@@ -115,6 +124,6 @@ def fingerprint_of(files: SplitFiles, tokenizer: Tokenizer, settings: PrepareSet
     text, heldout_text = files.fingerprints
     share = 0.0 if files.heldout else settings.heldout
     parts = [FORMAT, text, tokenizer.fingerprint, share, settings.sentences]
-    if settings.train_share < 1:
-        parts.append({"train_share": settings.train_share})
+    if settings.of_training:
+        parts.append(settings.of_training)
     return digest([*parts, heldout_text] if heldout_text else parts)

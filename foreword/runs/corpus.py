@@ -82,11 +82,12 @@ def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
     """
     if is_prepared(texts):  # with settings of its own
         settings = PreparedText.load(texts[0], verify=False).manifest["settings"]
-        if recipe.prepare.train_share not in (1.0, settings.get("train_share")):
-            raise UserError(
-                f"prepare.train_share: {texts[0]} was prepared with another share; name the text "
-                "files"
-            )
+        for name, share in recipe.prepare.of_training.items():
+            if share != settings.get(name):
+                raise UserError(
+                    f"prepare.{name}: {texts[0]} was prepared with another share; name the text "
+                    "files"
+                )
         return
     if recipe.packing.needs_pairs and not recipe.read.target:
         raise UserError(

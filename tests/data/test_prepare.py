@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -469,3 +470,20 @@ def test_a_smaller_share_of_the_text_is_part_of_a_larger_one(
     left = made[0.5].manifest["read"]["counts"]["left"]
     assert sum(left.values()) == len(train[1.0]) - len(train[0.5])
     assert "train_share" not in made[1.0].manifest["settings"]  # as before there were shares
+
+
+def test_a_share_of_the_text_may_be_repeated_until_it_is_half_of_it(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    texts = make_texts(200)
+    plain, repeated = (
+        run(tmp_path, texts, tokenizer, str(share), heldout=0.1, train_share=0.5, repeated=share)
+        for share in (1.0, 0.1)
+    )
+    counts = Counter(decoded(repeated.train, tokenizer))
+    assert set(counts) == set(decoded(plain.train, tokenizer))
+    often = [count for count in counts.values() if count > 1]
+    assert set(often) == {10}
+    assert len(often) == pytest.approx(0.1 * len(counts), abs=5)
+    assert decoded(repeated.heldout, tokenizer) == decoded(plain.heldout, tokenizer)
+    assert repeated.manifest["fingerprint"] != plain.manifest["fingerprint"]
