@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from foreword.comparison.grid import Cell
 from foreword.comparison.run import Comparison
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.errors import UserError
-from foreword.planning.estimate import estimate
+from foreword.planning.estimate import Estimate, estimate
 from foreword.runs.first_embeddings import most_of_budget
 from foreword.runs.offline import offline_epochs
+from foreword.runs.recipe import Recipe
 from foreword.runs.setup import set_up_training
+from foreword.train.budget import Budget
 
 
 @dataclass(frozen=True)
@@ -87,27 +89,39 @@ class ComparisonForecast:
 
 def forecast(comparison: Comparison) -> ComparisonForecast:
     """Forecast a comparison, whose data is prepared, from a few training steps of each cell."""
-    cells = []
+    cells: list[Forecast] = []
+    measured: dict[str, Estimate] = {}
     for cell in comparison.grid.cells:
         comparison.progress.stage(f"taking a few steps: {cell.name}")
-        cells.append(_forecast_cell(comparison, cell))
+        cells.append(_forecast_cell(comparison, cell, measured))
     return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.jobs()))
 
 
-def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
+def _forecast_cell(
+    comparison: Comparison, cell: Cell, measured_before: dict[str, Estimate]
+) -> Forecast:
     """Forecast a cell from a few training steps.
 
     A cell with offline training is not run: its forecast has tokens, epochs and a note.
+
+    Args:
+        comparison: the comparison.
+        cell: a cell of its grid.
+        measured_before: what the steps of earlier cells cost, by what decides it; added to.
     """
     recipe = comparison.recipes[cell.name, 1]
     prepared = comparison.corpora.shards_for(recipe)
-    gc.collect()
     # Measure a few steps; a mistake that shows only now is the forecast.
     try:
         if recipe.model.trains_offline:
             return _offline_forecast(comparison, cell)
         tokenizer = comparison.corpora.tokenizer_for(recipe)
-        measured = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
+        key = prepared.fingerprint + _step_of(recipe)
+        if key not in measured_before:
+            gc.collect()
+        setup = set_up_training(recipe, tokenizer, prepared, or_shape=True)
+        measured = estimate(setup, measured=measured_before.get(key))
+        measured_before[key] = measured
     except UserError as error:
         return Forecast(cell.name, cell.recipe, error=str(error))
     # Extrapolate them to the budget.
@@ -127,6 +141,13 @@ def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
         seeds=comparison.grid.seeds_of(cell),
         embeddings=most_of_budget(recipe, tokenizer.vocab),
     )
+
+
+def _step_of(recipe: Recipe) -> str:
+    """Return what decides the cost of a step: not the budget, the seed and the learning rate."""
+    train = Budget("steps", 1).applied_to(replace(recipe.train, seed=1))
+    parts = (recipe.model, recipe.objective, recipe.layout, recipe.packing, recipe.stages)
+    return repr((*parts, replace(recipe.optimizer, lr=1.0), train, recipe.continuation))
 
 
 def _own_share(comparison: Comparison, cell: Cell) -> float:

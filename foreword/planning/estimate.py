@@ -66,7 +66,9 @@ def chance_loss(objective: Objective, vocab: int) -> float:
     return objective.chance_loss(vocab)
 
 
-def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
+def estimate(
+    setup: TrainingSetup, share: float = 1.0, measured: Estimate | None = None
+) -> Estimate:
     """Take a few steps, which change the model, and estimate the cost of a run.
 
     A long step is measured on fewer rows and scaled up. For a model too large for this machine all
@@ -75,10 +77,19 @@ def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     Args:
         setup: the set-up of training.
         share: share of the text that it holds.
+        measured: the estimate of a run that differs in its budget and rates alone, whose steps are
+            not taken again.
     """
     recipe = setup.recipe
-    is_small = not next(setup.model.parameters()).is_meta
-    costs = _measured(setup) if is_small else _counted(setup)
+    costs: Costs
+    if measured is not None:
+        costs = (
+            *(measured.memory, measured.first_loss, measured.tokens_per_step),
+            *(measured.flops_per_step, measured.seconds_per_step, measured.rows_timed),
+        )
+    else:
+        is_small = not next(setup.model.parameters()).is_meta
+        costs = _measured(setup) if is_small else _counted(setup)
     _, _, tokens, operations, seconds, _ = costs
     epochs_per_step = share * setup.feed.epochs(1)
     steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs_per_step)

@@ -318,12 +318,14 @@ class Tokenizer:
             if is_part:
                 raise UserError(f"{file}: is missing; restore it from a copy of {path.parent}")
             raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
-        if file.name == FILE and manifest.is_of(file.parent, KIND):
+        is_verified = file.name == FILE and manifest.is_of(file.parent, KIND)
+        if is_verified:
             manifest.verify(file.parent, KIND, VERSION, (CONFIG, FILE))
         with _broken(file), _silent():
             engine = Engine.from_str(file.read_text(encoding="utf-8"))
             _require_bounded(engine)
-            engine.encode(PROBE, add_special_tokens=False)
+            if not is_verified:  # else it is as `save` wrote it
+                engine.encode(PROBE, add_special_tokens=False)
         config: dict[str, Any] = {}
         if (config_file := file.with_name(CONFIG)).is_file():
             config = stored.read(config_file, is_foreign=True)

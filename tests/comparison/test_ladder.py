@@ -14,10 +14,11 @@ from foreword.cli.main import run as main
 from foreword.comparison import ladder
 from foreword.comparison.grid import load_grid
 from foreword.comparison.run import Comparison
-from foreword.planning import forecast
+from foreword.planning import estimate, forecast
 from foreword.planning.laws import Expectation
 from foreword.planning.request import RunRequest
 from foreword.runs.run_folder import Run
+from foreword.runs.setup import TrainingSetup
 from foreword.train import checkpoint
 from foreword.train.budget import Budget
 from tests.comparison import grids
@@ -84,9 +85,9 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     decayed = checkpoint.read_state(checkpoint.newest(less))["spent"]["steps"]
     assert int(begun["checkpoint"][5:]) <= decayed  # from before its decay
     # The losses before the decay are curves, of which the longest of each size is read.
-    measured, _ = ladder.measurements_of([out], "train")
-    assert {row["run"] for row in measured} == {str(out / "runs" / f"{n}-1-2e8-1") for n in (8, 16)}
-    assert max(row["checkpoint"] for row in measured) <= 0.81 * max(int(r["steps"]) for r in rows)
+    losses, _ = ladder.measurements_of([out], "train")
+    assert {row["run"] for row in losses} == {str(out / "runs" / f"{n}-1-2e8-1") for n in (8, 16)}
+    assert max(row["checkpoint"] for row in losses) <= 0.81 * max(int(r["steps"]) for r in rows)
     assert main(["scale", "plateaus", str(out)]) == 2
     assert "no heldout loss at a constant learning rate" in capsys.readouterr().err
     # The same command does nothing again; known runs are not run elsewhere either.
@@ -95,7 +96,15 @@ def test_a_ladder_branches_its_budgets_off_one_training(
     assert at == {file: file.stat().st_mtime_ns for file in (out / "runs").rglob("state.json")}
     capsys.readouterr()
     before = (out / "runs.csv").read_text()
+    measured, measure = [], estimate._measured
+
+    def measuring(setup: TrainingSetup) -> Any:
+        measured.append(setup.recipe.model)
+        return measure(setup)
+
+    monkeypatch.setattr(estimate, "_measured", measuring)
     assert run(grid, out, "--rates", "0.5,1,2", "--dry-run") == 0
+    assert len(measured) == len(set(measured)) == 2  # each size once, for all rates and budgets
     assert (out / "runs.csv").read_text() == before
     assert run("scale_decoder", out, "--data", str(folder / "text")) == 2
     assert f"holds the ladder of {Path(grid).stem}; choose another" in capsys.readouterr().err

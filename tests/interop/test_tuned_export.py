@@ -62,8 +62,8 @@ TUNE = (
 SEQUENCE = ("bert", "xlnet", "gpt2")
 
 
-def tiny_run(folder: Path, name: str) -> Path:
-    recipe = load_recipe(f"{name}_tiny", ["model.init_std=0.2"])
+def tiny_run(folder: Path, name: str, *settings: str) -> Path:
+    recipe = load_recipe(f"{name}_tiny", ["model.init_std=0.2", *settings])
     return write_run(folder, recipe, WordPiece(vocab=180).train(TEXTS * 4))
 
 

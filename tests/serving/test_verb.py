@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -16,6 +15,7 @@ from foreword import app, serve
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.verbs.serve import Serve
+from tests import forking
 from tests.evaluation.conftest import recipe_of, write_run
 
 
@@ -46,22 +46,24 @@ def test_what_cannot_be_served_is_refused_in_one_line(
 
 
 def test_a_signal_ends_the_server_once_what_is_begun_is_finished(run: Path) -> None:
-    command = [sys.executable, "-m", "foreword", "serve", str(run), "--port", "0", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None and process.stdout is not None
-        assert "gpt: completions" in process.stderr.readline()
-        url = process.stderr.readline().split()[2].rstrip(",")
+    (outputs, out), (errors, err) = os.pipe(), os.pipe()
+    with Path(os.devnull).open() as null:
+        words = ["serve", str(run), "--port", "0", "--json"]
+        process = forking.start(words, {0: null.fileno(), 1: out, 2: err})
+    os.close(out)
+    os.close(err)
+    with os.fdopen(outputs) as stdout, os.fdopen(errors) as stderr:
+        assert "gpt: completions" in stderr.readline()
+        url = stderr.readline().split()[2].rstrip(",")
         body = {"prompt": "The cat", "max_tokens": 2000, "min_tokens": 2000, "stream": True}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=120) as answer:
             lines = answer.iter_lines()
             assert next(lines).startswith("data: {")
-            process.send_signal(signal.SIGTERM)
+            os.kill(process.pid, signal.SIGTERM)
             assert [line for line in lines if line][-1] == "data: [DONE]"
-        assert process.wait(60) == 0
-        assert "finishing what is begun" in process.stderr.read()
-        assert '"requests": 1' in process.stdout.read()
+        assert process.wait() == 0
+        assert "finishing what is begun" in stderr.read()
+        assert '"requests": 1' in stdout.read()
 
 
 def test_a_page_is_written_as_a_file_about_some_sentences(run: Path, tmp_path: Path) -> None:

@@ -345,6 +345,17 @@ def test_missing_and_broken_files_are_named(tmp_path, trained, name, content, me
     assert "\n" not in str(error.value)
 
 
+def test_only_a_tokenizer_made_elsewhere_is_tried_as_it_is_read(
+    tmp_path, trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreword.text.tokenizer.PROBE", None)
+    trained["word"].save(tmp_path)
+    assert Tokenizer.load(tmp_path).pieces == trained["word"].pieces
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(UserError, match="not a tokenizer that can be read"):
+        Tokenizer.load(tmp_path)
+
+
 def test_a_missing_tokenizer_of_a_run_is_to_be_restored(tmp_path) -> None:
     with pytest.raises(UserError, match=r"tokenizer: is missing; restore it from a copy of"):
         Tokenizer.load(tmp_path / "tokenizer", is_part=True)
