@@ -9,9 +9,8 @@ which the trials do not learn from; papers often choose on the dev set that they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +25,6 @@ from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task, require_score
 
 TEXT_FORMATS = {".txt": ".tsv"}  # endings of a suite's files that are read as another format
-FileOf = Callable[[str], Path | None]  # the file with a name, if it is there
 SUBMISSION = "submission"  # folder of the predictions for test files, beside those of the tasks
 
 
@@ -218,19 +216,25 @@ def load_suite(name: str) -> TuningSuite:
 def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
     """Return the files of a task in a folder; if it cannot be run, those that are missing."""
     missing: list[tuple[str, ...]] = []
-    file_of = partial(_file, folder, tuple(dict.fromkeys((*FORMATS, *task.formats))))
+    endings = tuple(dict.fromkeys((*FORMATS, *task.formats)))
     for layout in task.layouts:
+        further = [file for part in (*layout.dev, *layout.test) for file in part.files]
+        files = {name: _file(folder, endings, name) for name in (*layout.train, *further)}
+        found = {name: file for name, file in files.items() if file is not None}
         required = (*layout.train, *layout.dev[0].files)
-        lacking = tuple(name for name in required if file_of(name) is None)
-        if not lacking:
-            others = [file for part in (*layout.dev[1:], *layout.test) for file in part.files]
-            return FoundFiles(
-                _all_of(file_of, layout.train) or (),
-                _present(file_of, layout.dev, task.name),
-                _present(file_of, layout.test, task.name),
-                tuple(name for name in others if file_of(name) is None),
-            )
-        missing.append(lacking)
+        if lacking := tuple(name for name in required if name not in found):
+            missing.append(lacking)
+            continue
+        dev, test = (
+            {
+                part.name or task.name: tuple(found[name] for name in part.files)
+                for part in parts
+                if found.keys() >= set(part.files)
+            }
+            for parts in (layout.dev, layout.test)
+        )
+        train = tuple(found[name] for name in layout.train)
+        return FoundFiles(train, dev, test, tuple(name for name in files if name not in found))
     return min(missing, key=len)
 
 
@@ -238,18 +242,6 @@ def _are_scores(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(score, int | float) and not isinstance(score, bool) for score in value.values()
     )
-
-
-def _present(
-    file_of: FileOf, parts: Sequence[NamedFiles], name: str
-) -> dict[str, tuple[Path, ...]]:
-    files_by_part = {part.name or name: _all_of(file_of, part.files) for part in parts}
-    return {name: files for name, files in files_by_part.items() if files is not None}
-
-
-def _all_of(file_of: FileOf, names: Sequence[str]) -> tuple[Path, ...] | None:
-    files = [file_of(name) for name in names]
-    return None if None in files else tuple(file for file in files if file is not None)
 
 
 def _file(folder: Path, endings: Sequence[str], name: str) -> Path | None:
