@@ -25,7 +25,7 @@ from foreword.runs.measure import (
     measure_rows,
     measure_sources,
 )
-from foreword.runs.provenance import require_own_files
+from foreword.runs.provenance import read_state, require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.staged import Stages, feed_of
@@ -202,8 +202,14 @@ class _Evaluation(Hook):
         return after >= 1 or super().is_due(before, after, loop)
 
 
+EARLY = 0.01  # share of the budget after which what a turned model kept shows
+
+
 class MeasureHeldOut(_Evaluation):
     """Measure the held-out loss `train.evaluations` times and at the end; save the best.
+
+    Of weights that another training left (`--from`) it is measured before the first step, and of a
+    model that was turned into one of another family once more soon after (`EARLY`).
 
     Args:
         run_log: the log to write to.
@@ -225,16 +231,25 @@ class MeasureHeldOut(_Evaluation):
         self._log, self._setup, self._checkpoints = run_log, setup, checkpoints
         self._stages = stages
         self._bytes_per_token = bytes_per_token
+        self._is_turned = self._is_early = False
 
     def begin(self, loop: Loop) -> None:
-        """Log the loss of weights that another training left (`--from`), before the first step."""
-        if not loop.state.spent.steps and (self._log.run / START).is_dir():
-            self._measured(loop)
+        """Log the loss of weights that another training left, before the first step."""
+        if (self._log.run / START).is_dir():
+            self._is_turned = "turned" in read_state(self._log.run)
+            if not loop.state.spent.steps:
+                self._measured(loop)
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether a measurement is due, or the early one of a turned model."""
+        is_due = super().is_due(before, after, loop)
+        self._is_early = self._is_turned and before < EARLY <= after and not is_due
+        return is_due or self._is_early
 
     def run(self, loop: Loop) -> None:
-        """Log the held-out loss; save a checkpoint if it is the lowest."""
+        """Log the held-out loss; save a checkpoint if it is the lowest, unless it is early."""
         state, measured = loop.state, self._measured(loop)
-        if measured is None:
+        if measured is None or self._is_early:
             return
         loss = processes.of_first(measured.loss)
         if not math.isfinite(loss):

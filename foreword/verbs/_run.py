@@ -84,7 +84,26 @@ class PretrainingResult(Result):
         following = f"{quoted_command('report', self.run)} shows it"
         if not self.is_done:
             following = f"stopped and saved; {quoted_command('resume', self.run)} continues"
-        return [Facts(facts), Text(following)]
+        begun = self._beginning()
+        return [Facts(facts), *([Text(begun)] if begun else []), Text(following)]
+
+    def _beginning(self) -> str:
+        """Return how a run with weights of another began, beside one from scratch; "" for none."""
+        from foreword.formatting import at_most, figure
+        from foreword.runs.run_folder import read_recipe
+        from foreword.text.tokenizer import Tokenizer
+
+        heldout = [record for record in self.records if record["kind"] == "heldout"]
+        if not heldout or heldout[0]["step"] or heldout[0]["loss"] is None:
+            return ""
+        vocab = Tokenizer.load(self.run / "tokenizer", is_part=True).vocab.size
+        chance = read_recipe(self.run).objective.chance_loss(vocab)
+        losses = [at_most(figure(each["loss"]), "is_bound" in each) for each in heldout[:2]]
+        after = f", {losses[1]} at step {heldout[1]['step']:,}" if heldout[1:] else ""
+        return (
+            f"held-out loss {losses[0]} before the first step{after}; from scratch it begins near "
+            f"{figure(chance)}, that of uniform predictions"
+        )
 
     def data(self) -> dict[str, Any]:
         """Return the run, and its last records."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,23 @@ def test_the_command_line_continues_with_new_tokens_and_dropout(
     assert continued_run.vocab.size == open_run(trained, "cpu").vocab.size + 3
     assert continued_run.recipe.model.dropout == 0
     assert checkpoint.all_in(tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", ["diffusion", "decoder"])
+def test_what_a_turned_model_kept_is_measured_early_and_told_beside_scratch(
+    family: str, trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, out = tmp_path / "recipe.toml", tmp_path / "run"
+    recipe.write_text(config.dumps(table(family, steps=60, evaluations=2, batch=1)))
+    words = ["pretrain", str(recipe), "--data", str(text), "--out", str(out)]
+    assert foreword([*words, "--from", str(trained)]) == 0
+    heldout = [record for record in log.read(out) if record["kind"] == "heldout"]
+    early = [1] if family == "diffusion" else []  # 1 %, rounded up; a decoder is not turned
+    assert [record["step"] for record in heldout] == [0, *early, 30, 60]
+    told = capsys.readouterr().out
+    most = "at most " if family == "diffusion" else ""
+    assert f"held-out loss {most}" in told
+    assert f"from scratch it begins near {math.log(open_run(out, 'cpu').vocab.size):.4g}" in told
 
 
 def test_impossible_starts_are_refused_and_leave_nothing(
