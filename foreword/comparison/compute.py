@@ -184,7 +184,8 @@ def _tune(
     trained, listeners = _trained(inputs), Listeners(progress.stage(TRAINING))
     if (first := inputs.first) is not None:
         job = _tune_job(first, read_examples(first), replace(first.tune, seeds=1))
-        trained = tuned_start(tune(trained, job, listeners), trained)
+        result = tune(trained, job, listeners)
+        trained = tuned_start(result.network, result.recipe, result.tokenizer, trained)
     tune_settings = replace(task.tune, from_scratch=inputs.job.is_scratch)
     result = tune(trained, _tune_job(task, examples, tune_settings), listeners)
     known = result.correct.get(result.rows[0].name)

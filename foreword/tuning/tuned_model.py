@@ -30,7 +30,6 @@ from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
 from foreword.tuning.predictor import Answered, Predictor
-from foreword.tuning.result import TuneResult
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks._writing import WritingTask
@@ -246,25 +245,29 @@ def open_start(path: Path, device: str = "auto") -> TrainedModel:
     if not is_tuned(path) or is_run(path):  # one that answers in text is a run itself
         return open_run(path, device)
     tuned = load_tuned(path, device)
-    return tuned_start(tuned, tuned)
+    return tuned_start(tuned.network, tuned.recipe, tuned.tokenizer, tuned)
 
 
-def tuned_start(tuned: TunedModel | TuneResult, on: TunedModel | TrainedModel) -> TrainedModel:
+def tuned_start(
+    network: Network, recipe: Recipe, tokenizer: Tokenizer, on: TunedModel | TrainedModel
+) -> TrainedModel:
     """Return what fine-tuning starts from after another one, as `open_start`.
 
     Args:
-        tuned: the first fine-tuning.
+        network: what the first one tuned.
+        recipe: the recipe of its pretraining.
+        tokenizer: the tokenizer, with the tokens that the first one added.
         on: its device and precision, and where it comes from.
     """
-    model = tuned.recipe.build(tuned.tokenizer.vocab)
-    initialise(model, tuned.recipe.train.seed)
-    model.backbone.load_state_dict(tuned.network.backbone.state_dict())
+    model = recipe.build(tokenizer.vocab)
+    initialise(model, recipe.train.seed)
+    model.backbone.load_state_dict(network.backbone.state_dict())
     return TrainedModel(
         model=model.to(on.device).eval(),
-        recipe=tuned.recipe,
-        tokenizer=tuned.tokenizer,
+        recipe=recipe,
+        tokenizer=tokenizer,
         device=on.device,
         dtype=on.dtype,
         source=on.source,
-        tuned_head=tuned.network.head,
+        tuned_head=network.head,
     )
