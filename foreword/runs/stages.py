@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
+
+from foreword.disk import atomic, stored
+from foreword.errors import DamagedError, UserError
 
 # A stage's name -> what takes its progress: what is done, the total (0 if unknown), and notes.
 Stage = Callable[[str], Callable[..., None]]
@@ -86,3 +93,53 @@ class Prefixed:
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show a record."""
         self._progress.record(record, progress)
+
+
+PROGRESS = "progress.json"
+OFTEN = 1.0  # seconds between two writes
+
+
+class _Written(Prefixed):
+    """A `ProgressReporter` that writes what is done to a folder too."""
+
+    def __init__(self, progress: ProgressReporter, folder: Path) -> None:
+        super().__init__(progress, "")
+        self._folder, self._last = folder, 0.0
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Begin a stage."""
+        shown = super().stage(name)
+
+        def report(done: int = 0, total: int = 0, *notes: Any, **more: Any) -> None:
+            shown(done, total, *notes, **more)
+            if time.monotonic() - self._last >= OFTEN:
+                self._last = time.monotonic()
+                with suppress(UserError):  # those who watch can wait
+                    content = {"stage": name, "done": done, "total": total}
+                    stored.write(self._folder / PROGRESS, content)
+
+        return report
+
+
+@contextmanager
+def watchable(progress: ProgressReporter, folder: Path) -> Iterator[ProgressReporter]:
+    """Yield a reporter that also writes what is done to a folder, which is locked and then removed.
+
+    Raises:
+        UserError: another process does the same work.
+    """
+    with atomic.locked(folder):
+        try:
+            yield _Written(progress, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_progress(folder: Path) -> dict[str, Any] | None:
+    """Return what `watchable` work last wrote to a folder; None if no process does it."""
+    if not atomic.is_locked(folder):
+        return None
+    progress = {"stage": "starting", "done": 0, "total": 0}
+    with suppress(DamagedError):  # or nothing is written yet
+        progress |= {key: stored.read(folder / PROGRESS)[key] for key in progress}
+    return progress

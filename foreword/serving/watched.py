@@ -13,6 +13,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.process import holders
 from foreword.runs.run_folder import is_run, read_recipe
+from foreword.runs.stages import read_progress
 from foreword.settings import config, plugins
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress
@@ -97,7 +98,8 @@ class Watched:
             if record["kind"] == "samples"
             for s in record["samples"]
         ]
-        return about | curves | {"samples": samples[-MOST_SAMPLES:]}
+        more = {"samples": samples[-MOST_SAMPLES:], "tunings": list(self._tunings())}
+        return about | curves | more
 
     # -- what goes on ------------------------------------------------------------------------------
 
@@ -164,6 +166,12 @@ class Watched:
         share = done / planned if planned else 0.0
         about = {"state": state, "planned": planned, "done": done, "share": share}
         return {"description": str(grid.get("description", "")), **about}
+
+    def _tunings(self) -> Iterator[dict[str, Any]]:
+        """Yield how far each fine-tuning of the run has come that is in progress."""
+        for folder in sorted(self.folder.glob("tuned/.*.progress")):
+            if (progress := read_progress(folder)) is not None:
+                yield {"name": folder.name[1:].removesuffix(".progress"), **progress}
 
     def _tables(self) -> list[dict[str, Any]]:
         """Return the tables of the results, so far as there are some."""

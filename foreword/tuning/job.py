@@ -78,6 +78,12 @@ class TuneJob:
         """The folder of finished seeds: a call that was interrupted does not repeat them."""
         return self.folder and self.folder.with_name(f".{self.folder.name}.seeds")
 
+    @property
+    def progress_folder(self) -> Path:
+        """The folder that tells who looks at the run how far it has come."""
+        assert self.folder is not None
+        return self.folder.with_name(f".{self.folder.name}.progress")
+
     def request(self, trained: TrainedModel) -> str:
         """Return a digest of all that decides the result."""
         tables: list[Mapping[str, Any]] = [config.to_table(variant) for variant in self.variants]

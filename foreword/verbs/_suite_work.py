@@ -13,7 +13,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
-from foreword.runs.stages import ProgressReporter
+from foreword.runs.stages import ProgressReporter, watchable
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
@@ -144,7 +144,8 @@ class SuiteRun:
             for note in job.examples.notes:
                 progress.warn(note)
             try:
-                _, content = fine_tune(self.trained, job, progress, trackers)
+                with watchable(progress, job.progress_folder) as shown:
+                    _, content = fine_tune(self.trained, job, shown, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
                 progress.warn(str(error))

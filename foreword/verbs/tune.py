@@ -222,6 +222,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.reports import model_card
+        from foreword.runs.stages import watchable
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
@@ -275,11 +276,11 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         was_done = done is not None
         if done is None:
             self._say_before(display, trained, job)
-            with display:
+            with display, watchable(display, job.progress_folder) as shown:
                 if variants[0].strategy.chooses:
-                    done = tune_best(trained, job, display)
+                    done = tune_best(trained, job, shown)
                 else:
-                    result, done = fine_tune(trained, job, display, trackers)
+                    result, done = fine_tune(trained, job, shown, trackers)
         places = self.folder_of(base, name), self._evaluation(base, name)
         if not was_done and places[0].is_dir():
             model_card.write(places[0], places[0], model_card.OWN, {})

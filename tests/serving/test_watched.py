@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from foreword import pretrain
+from foreword import pretrain, tune
 from foreword.disk import atomic
+from foreword.display.progress import Quiet
 from foreword.process import holders
+from foreword.runs import stages
 from foreword.serving import app
 from foreword.serving.app import Server, application
 from foreword.serving.guard import Guard
@@ -139,6 +141,23 @@ def test_a_damaged_run_hides_no_other(run: Path, tmp_path: Path) -> None:
     bad, good = client.get("/runs").json()["data"]
     assert (bad["state"], good["state"]) == ("damaged", "finished")
     assert bad["error"].startswith("bad/recipe.toml: ") and bad["checkpoints"]
+
+
+def test_a_fine_tuning_in_progress_is_seen(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "OFTEN", 0)
+    seen = []
+
+    class Looking(Quiet):
+        def stage(self, name: str) -> Any:
+            return lambda *_: seen.append(client.get("/runs/gpt").json()["tunings"])
+
+    rows = [("the cat ran", "a"), ("an old river", "b")] * 4
+    with served(run) as client:
+        tune(run, rows, rows, name="x", strategy="full", epochs=2, seeds=1, progress=Looking())
+        assert client.get("/runs/gpt").json()["tunings"] == []
+    assert seen[0][0]["stage"] == "starting" and seen[-1][0]["name"] == "x"
+    assert seen[-1][0]["stage"] == "tuning" and 0 < seen[-1][0]["done"] < seen[-1][0]["total"]
+    assert [path.name for path in (run / "tuned").iterdir()] == ["x"]
 
 
 def test_only_the_servers_own_page_controls_and_only_where_it_may(run: Path) -> None:

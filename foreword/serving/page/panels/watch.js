@@ -70,7 +70,7 @@ function card(run, { announce, signal }) {
       body.querySelectorAll("details").forEach((one, n) => { one.open = open[n] ?? one.open; });
       drawn = content;
     }
-    return now.state === "training" || now.state === "starting";
+    return now.state === "training" || now.state === "starting" || now.tunings?.length > 0;
   }
   return { element, look };
 }
@@ -90,7 +90,16 @@ function statusOf(now) {
     now.failed && h("p", { class: "error" },
       `Resuming ended with status ${now.failed}; the terminal of the server says why.`),
     h("progress", { max: 100, value: percent, "aria-label": "share of the budget" }),
+    now.tunings?.map(tuning),
   ];
+}
+
+/** Return how far a fine-tuning has come; its total is 0 where it is not known. */
+function tuning({ name, stage, done, total }) {
+  const share = total ? `${Math.floor((100 * done) / total)} %` : done.toLocaleString("en");
+  return [h("div", { class: "row" }, h("span", { class: "pill training" }, "fine-tuning"),
+    h("b", {}, name), h("span", { class: "note" }, `${stage} · ${share}`)),
+  h("progress", { max: total || 1, value: total ? done : 0, "aria-label": `share of ${name}` })];
 }
 
 /** Return about how long a run still takes. */
