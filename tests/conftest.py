@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
 # They find `tests` even after the command line told children to leave out the current folder.
@@ -76,6 +77,7 @@ def pytest_collection_finish() -> None:
                 import_module(name)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # tests make much that is soon freed without the collector
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -92,13 +94,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _unmeasured() -> Iterator[None]:
     """Skip the measurement of the machine's speed, which takes longer than most runs here.
 
-    An estimate is measured on few steps; `tests/runs/test_memory.py` tells how near it comes.
+    An estimate is measured on few steps, beside garbage that nobody collected for it;
+    `tests/planning/test_memory.py` tells how near it comes.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
         patch.setattr("foreword.planning.estimate.TIMED_SECONDS", 0.0)
         patch.setattr("foreword.planning.memory.STEPS", 1)
         patch.setattr("foreword.planning.memory.ROUNDS", 1)
+        patch.setattr("foreword.planning.resident.gc", SimpleNamespace(collect=int))
         yield
 
 
