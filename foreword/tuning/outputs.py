@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from foreword.nn.evaluation_mode import evaluation_mode
-from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.network import ExampleSet, Network
@@ -30,8 +29,11 @@ def scored_outputs(
     Args:
         done: called with the numbers of examples as they are answered.
     """
-    if isinstance(examples, AnswerExamples) and writes_for(task, examples.prompted):
-        assert isinstance(task, WritingTask)
+    if (
+        isinstance(task, WritingTask)
+        and isinstance(examples, AnswerExamples)
+        and task.writes_for(examples.prompted)
+    ):
         most = examples.most
         if task.judge.writes:
             most = task.most_tokens((), examples.prompted)
@@ -39,11 +41,6 @@ def scored_outputs(
         which = 0 if task.judge.writes else 1
         return np.fromiter((answer[which] for answer in answers), object, len(answers))
     return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)
-
-
-def writes_for(task: Task, trained: TrainedModel) -> bool:
-    """Return whether a model's answers have to be written to be scored."""
-    return task.judge.writes or (task.judge.reads_prefixes and trained.unmasks)
 
 
 def predict(

@@ -209,13 +209,10 @@ class Judge(ABC):
         lower_is_better: the scores of which the lower one is better: `perplexity`, `rmse`.
         not_shares: the scores that are not shares of 1, nor correlations: tables in percent show
             them as they are, and have no average with others.
-        reads_prefixes: whether an answer is judged by the likeliest token after each of its own
-            beginnings: a model that writes in any order has to write it instead (`writes_for`).
     """
 
     has_classes: ClassVar[bool] = False
     scores_untuned: ClassVar[bool] = False
-    reads_prefixes: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     not_shares: ClassVar[tuple[str, ...]] = ()
 

@@ -189,6 +189,10 @@ class TextToText(WritingTask):
         references = [[self.word_of(a) if a else "" for a in answers_of(e)] for e in examples]
         return WrittenTargets(ids, references, [e.text for e in examples])
 
+    def writes_for(self, prompted: TrainedModel) -> bool:
+        """Return whether answers are written to be scored: by models of any order, always."""
+        return self.judge.writes or prompted.unmasks
+
     def prepared(self, targets: Any, labels: Labels) -> TextToText:
         """Return the task with the length of what it writes, if that is not set."""
         if not self.judge.writes or self.max_tokens is not None:
@@ -232,7 +236,6 @@ class TextJudge(Judge):
 
     task: TextToText
     not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
-    reads_prefixes: ClassVar[bool] = True
 
     @property
     def writes(self) -> bool:
