@@ -315,8 +315,7 @@ class Comparison:
         run = self.run_folder(job.cell, job.seed)
         if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
             return None
-        spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
-        return float(spent["seconds"])
+        return float(checkpoint.newest_state(run)["spent"]["seconds"])
 
     def inputs(self, job: Job) -> JobInputs:
         """Return what a job is computed from; the folder of a run is chosen if it has none.

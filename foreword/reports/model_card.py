@@ -15,7 +15,7 @@ from typing import Any
 from foreword.disk import atomic, stored
 from foreword.disk.credentials import masked
 from foreword.evaluation.statistics import wilson
-from foreword.formatting import cell, figure, power, with_intervals
+from foreword.formatting import at_most, cell, figure, power, with_bounds, with_intervals
 from foreword.reports import folder as folders
 from foreword.reports.evaluations import heading
 from foreword.reports.folder import RunFolder, number
@@ -241,7 +241,8 @@ def _pretraining(run: RunFolder) -> list[str]:
         said.append(f"- Compute: {power(number(last, 'flops'))} floating-point operations{on}.")
     if run.heldout:
         loss = number(run.heldout[-1], "loss")
-        said.append(f"- Held-out loss: {figure(loss)} nats per prediction, without an interval.")
+        nats = at_most(figure(loss), bool(run.heldout[-1].get("is_bound")))
+        said.append(f"- Held-out loss: {nats} nats per prediction, without an interval.")
     return said
 
 
@@ -250,7 +251,11 @@ def _evaluations(run: RunFolder) -> list[str]:
     said = []
     for one in run.evaluations:
         if one.rows and not metrics(one):
-            said += [f"{heading(one)}:\n", *_lines([with_intervals(row) for row in one.rows]), ""]
+            said += [
+                f"{heading(one)}:\n",
+                *_lines([with_intervals(with_bounds(row)) for row in one.rows]),
+                "",
+            ]
     return said[:-1]
 
 

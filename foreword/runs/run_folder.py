@@ -153,12 +153,11 @@ def is_finished(run: Path) -> bool:
         return False
     recipe = read_recipe(run)
     try:
-        newest = checkpoint.newest(run)
+        spent = Progress(**checkpoint.newest_state(run)["spent"])
     except DamagedError:
         if recipe.model.trains_offline:
             return False  # it is trained again
         raise
-    spent = Progress(**checkpoint.read_state(newest)["spent"])
     return recipe.model.trains_offline or Budget.of(recipe.train).progress(spent) >= 1
 
 

@@ -378,12 +378,12 @@ def newest(
         UserError: there is none, or the newest is of another version (which is not damage).
     """
     share = Share(processes.rank(), processes.count(), is_copy=False) if together else ALL
-    damaged = []
-    for folder in reversed(all_in(run)):
+    damaged, folders = [], all_in(run)
+    for folder in reversed(folders):
         damage = ""
         try:
             verify(folder, with_training_state=with_training_state, share=share)
-        except DamagedError as error:
+        except (DamagedError, FileNotFoundError) as error:
             damage = str(error)
         if lines := list(filter(None, processes.texts(damage) if together else [damage])):
             damaged.append(lines[0])
@@ -391,9 +391,22 @@ def newest(
         if warn is not None:
             warn.extend(f"{line}; the one before it is used" for line in damaged)
         return folder
+    if not together and folders and all_in(run) != folders:  # a training has pruned some meanwhile
+        return newest(run, warn, with_training_state=with_training_state)
     if damaged:
         raise DamagedError(damaged[0])
     raise UserError(f"{run}: holds no checkpoint")
+
+
+def newest_state(run: Path) -> dict[str, Any]:
+    """Return the `state.json` of the newest complete checkpoint; see `newest`."""
+    folder = newest(run, [])
+    try:
+        return read_state(folder)
+    except UserError:
+        if folder.is_dir():
+            raise
+    return newest_state(run)  # a training has pruned it meanwhile
 
 
 def delete_after(run: Path, step: int) -> Path | None:

@@ -30,7 +30,6 @@ from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.outputs import writes_for
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PackedExamples, PooledBatch
 from foreword.tuning.scored import network_and_examples
@@ -263,8 +262,12 @@ def loss_of(change: WeightChange) -> DevLoss:
 
 def _score(change: WeightChange, outputs: Array) -> tuple[str, float]:
     """Return the first metric of the task and its value."""
-    prompted = change.examples.prompted if isinstance(change.examples, AnswerExamples) else None
-    if prompted is not None and writes_for(change.task, prompted):
+    task, examples = change.task, change.examples
+    if (
+        isinstance(task, WritingTask)
+        and isinstance(examples, AnswerExamples)
+        and task.writes_for(examples.prompted)
+    ):
         right = np.concatenate(list(change.examples.targets))
         return "tokens", float(np.mean(outputs[:, 0].astype(np.int64) == right))
     metric, score = next(iter(change.task.judge.scores(outputs, change.examples.targets).items()))

@@ -252,7 +252,7 @@ def scoring_examples(
     if encoded[0].answer is not None:
         assert prompted is not None and isinstance(task, WritingTask)
         most = task.max_tokens
-        if most is None and task.judge.reads != "text":
+        if most is None and not task.judge.writes:
             most = task.most_tokens(labels, prompted)
         answers = AnswerExamples.of(prompted, encoded, template, task.needs.loss_unit, most)
         return replace(answers, targets=task.targets(examples, labels, answers.encoded))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from foreword.nn.evaluation_mode import evaluation_mode
-from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.features import ExampleSet
@@ -31,21 +30,18 @@ def scored_outputs(
     Args:
         done: called with the numbers of examples as they are answered.
     """
-    if isinstance(examples, AnswerExamples) and writes_for(task, examples.prompted):
-        assert isinstance(task, WritingTask)
+    if (
+        isinstance(task, WritingTask)
+        and isinstance(examples, AnswerExamples)
+        and task.writes_for(examples.prompted)
+    ):
         most = examples.most
-        if task.judge.reads == "text":
+        if task.judge.writes:
             most = task.most_tokens((), examples.prompted)
         answers = examples.write(network, most, done)
-        which = 0 if task.judge.reads == "text" else 1
+        which = 0 if task.judge.writes else 1
         return np.fromiter((answer[which] for answer in answers), object, len(answers))
     return predict(network, examples, next(network.parameters()).device, SCORING_DTYPE, done)
-
-
-def writes_for(task: Task, trained: TrainedModel) -> bool:
-    """Return whether a model's answers have to be written to be scored."""
-    reads = task.judge.reads
-    return reads == "text" or (reads == "tokens" and trained.unmasks)
 
 
 def predict(

@@ -76,7 +76,7 @@ class Trainings:
         self.resumed = 0
         model = neural_settings(trained.recipe.model)
         varies = trained.unmasks and isinstance(job.task, WritingTask)  # by the masks of an epoch
-        is_read = not (varies or job.task.judge.reads == "text")
+        is_read = not (varies or job.task.judge.writes)
         self._caches = is_read and fits_in_memory(model, job.task, data.train, *data.dev)
         self._steps = Steps(data, job.variants, self._caches, listeners.report)
         self._features: dict[tuple[int, torch.dtype], Features] = {}  # of the pretrained backbone

@@ -104,3 +104,19 @@ def test_a_card_of_a_run_has_what_was_measured_with_intervals(tuned: Path) -> No
     assert 'foreword.load("wiki")' in card
     assert "BLiMP:\n\n| model | accuracy | interval |\n| --- | --- | --- |\n" in card
     assert "| wiki | 0.5000 | 0.400 to 0.600 |" in card
+
+
+def test_a_card_marks_upper_bounds(tuned: Path) -> None:
+    run = tuned.parents[1]
+    (run / "metrics.jsonl").write_text(
+        TRAIN + '{"kind": "heldout", "step": 60, "loss": 5.5, "is_bound": true}\n'
+    )
+    row = {"text": "new", "loss": 5.25, "perplexity": 190.6, "is_bound": True}
+    content = {"name": "new", "task": "text", "command": "", "title": "New", "rows": [row]}
+    (run / "evaluations").mkdir()
+    stored.write(run / "evaluations" / "new.json", content)
+    assert foreword.report(run) is not None
+    card = (run / "README.md").read_text()
+    assert "Held-out loss: at most 5.500 nats" in card
+    assert "| new | at most 5.25" in card
+    assert "is_bound" not in card

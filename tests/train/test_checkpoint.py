@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +57,31 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
     (folder / name).write_bytes((folder / name).read_bytes()[:-1])
     with pytest.raises(UserError, match=f"{name} is missing or cut short"):
         checkpoint.verify(folder)
+
+
+def test_a_training_may_prune_what_is_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (tmp_path / "checkpoints" / checkpoint.name_of(n) for n in (1, 2))
+    save(first, step=1)
+
+    def goes_on(*_: object) -> None:
+        """Save the next checkpoint and delete this one, as a training does meanwhile."""
+        monkeypatch.undo()
+        save(second, step=2)
+        shutil.rmtree(first)
+
+    for name in ("verify", "read_state"):
+        known = getattr(checkpoint, name)
+
+        def first_goes_on(folder: Path, known: Any = known, **options: Any) -> Any:
+            goes_on()
+            return known(folder, **options)
+
+        monkeypatch.setattr(checkpoint, name, first_goes_on)
+        assert checkpoint.newest_state(tmp_path)["step"] == 2
+        shutil.rmtree(second)
+        save(first, step=1)
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:

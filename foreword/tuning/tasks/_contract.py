@@ -200,12 +200,9 @@ class Judge(ABC):
         return ()
 
     @property
-    def reads(self) -> Literal["outputs", "tokens", "text"]:
-        """What of an input: its outputs, the likeliest token after those before, or a written text.
-
-        Where it is tokens, a model that writes in any order has to write them (`writes_for`).
-        """
-        return "outputs"
+    def writes(self) -> bool:
+        """Whether dev examples are answered by writing, not by each token after the right ones."""
+        return False
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:

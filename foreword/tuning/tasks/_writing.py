@@ -196,6 +196,11 @@ class WritingTask(Task):
     def most_tokens(self, labels: Labels, prompted: TrainedModel) -> int:
         """Return the most tokens of an answer to write, its end included."""
 
+    def writes_for(self, prompted: TrainedModel) -> bool:
+        """Return whether a model's answers have to be written to be scored."""
+        del prompted
+        return self.judge.writes
+
     def answer_of(self, text: str, labels: Labels) -> str:
         """Return the answer that a written text stands for."""
         del labels

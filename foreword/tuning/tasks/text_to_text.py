@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class TextToText(WritingTask):
         If the model may write any answer, "" alone is a label.
         """
         require(self.metric)
-        if self.judge.reads == "text":
+        if self.judge.writes:
             return ("",) if any(e.label == BETWEEN for e in train) else ()
         return tuple(sorted({answers_of(e)[0] for e in train}))
 
@@ -168,14 +168,18 @@ class TextToText(WritingTask):
     def targets(self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()) -> Any:
         """Return the tokens of the answers, with their texts if the model is to write them."""
         ids = Ragged.of(example.written for example in encoded)
-        if self.judge.reads != "text":
+        if not self.judge.writes:
             return ids
         references = [[self.word_of(a) if a else "" for a in answers_of(e)] for e in examples]
         return WrittenTargets(ids, references, [e.text for e in examples])
 
+    def writes_for(self, prompted: TrainedModel) -> bool:
+        """Return whether answers are written to be scored: by models of any order, always."""
+        return self.judge.writes or prompted.unmasks
+
     def prepared(self, targets: Any, labels: Labels) -> TextToText:
         """Return the task with the length of what it writes, if that is not set."""
-        if self.judge.reads != "text" or self.max_tokens is not None:
+        if not self.judge.writes or self.max_tokens is not None:
             return self
         return replace(self, max_tokens=max(map(len, targets)))
 
@@ -218,8 +222,8 @@ class TextJudge(Judge):
     not_shares: ClassVar[tuple[str, ...]] = SCORES["bleu"]
 
     @property
-    def reads(self) -> Literal["tokens", "text"]:
-        return "tokens" if self.task.metric == "accuracy" else "text"
+    def writes(self) -> bool:
+        return self.task.metric != "accuracy"
 
     @property
     def names(self) -> tuple[str, ...]:
