@@ -133,6 +133,8 @@ def watchable(progress: ProgressReporter, folder: Path) -> Iterator[ProgressRepo
             yield _Written(progress, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # it holds something
+                folder.parent.rmdir()
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:

@@ -109,7 +109,8 @@ def test_columns_by_number_and_settings_of_the_task_are_accepted(
     more = ["--text", "0", "--label", "1", "--set", "task.pooling=last", "--json"]
     assert run([*words, *more]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
+    sizes = {"train": 64, "dev": 32, "cut": 0, "in_windows": 0, "skipped": 0}
+    assert printed["examples"] == sizes
     assert printed["settings"]["task"]["pooling"] == "last"
 
 

@@ -70,7 +70,7 @@ def test_cells_that_do_not_compare_are_left_out() -> None:
     late = rows_of({}, {"y": 1.0}, unit="nats per prediction")
     small, _, notes = found([*rows, *({**row, "vocabulary": 50} for row in other), *late])
     assert small.cells == tuple(ORDER)
-    assert "left out: x: nats per prediction of other vocabularies" in notes
+    assert "left out: x: not in nats per prediction of the same vocabulary" in notes
     assert "left out: y: not at all budgets" in notes
     with pytest.raises(
         UserError, match="two budgets with 3 finished cells each are needed; 1 have"
@@ -78,3 +78,11 @@ def test_cells_that_do_not_compare_are_left_out() -> None:
         compare_budgets(rows_of({"a": 1.0}, ORDER))
     with pytest.raises(UserError, match="no run is finished"):
         compare_budgets([])
+
+
+def test_bounds_are_not_compared_with_exact_losses() -> None:
+    rows = rows_of(ORDER, ORDER, unit="bits per byte")
+    bounds = rows_of({"x": 0.5}, {"x": 0.5}, unit="bits per byte, at most")
+    small, _, notes = found([*rows, *bounds])
+    assert small.cells == tuple(ORDER)
+    assert "left out: x: not in bits per byte" in notes
