@@ -128,13 +128,15 @@ def watchable(progress: ProgressReporter, folder: Path) -> Iterator[ProgressRepo
     Raises:
         UserError: another process does the same work.
     """
+    is_first = not folder.parent.exists()
     with atomic.locked(folder):
         try:
             yield _Written(progress, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # it holds something
-                folder.parent.rmdir()
+            if is_first:
+                with suppress(OSError):  # it holds something
+                    folder.parent.rmdir()
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:

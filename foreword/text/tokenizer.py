@@ -33,6 +33,7 @@ MOST = 1 << 24  # tokens of a vocabulary
 GROWTH = 256  # the most characters that normalising, or decoding, may make of one
 # Text that meets what is wrong only when a file is used: each character of the first plane.
 PROBE = "".join(chr(c) for c in range(0x20, 0x10000) if not 0xD800 <= c < 0xE000)
+_TRIED = set[str]()  # digests of the files that encoded it in this process
 CHAT_TEMPLATE = "chat_template.jinja"  # beside them, of a model tuned on conversations
 
 
@@ -318,14 +319,15 @@ class Tokenizer:
             if is_part:
                 raise UserError(f"{file}: is missing; restore it from a copy of {path.parent}")
             raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
-        is_verified = file.name == FILE and manifest.is_of(file.parent, KIND)
-        if is_verified:
+        if file.name == FILE and manifest.is_of(file.parent, KIND):
             manifest.verify(file.parent, KIND, VERSION, (CONFIG, FILE))
         with _broken(file), _silent():
-            engine = Engine.from_str(file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
+            engine = Engine.from_str(text)
             _require_bounded(engine)
-            if not is_verified:  # else it is as `save` wrote it
+            if (digest := atomic.digest(text)) not in _TRIED:
                 engine.encode(PROBE, add_special_tokens=False)
+                _TRIED.add(digest)
         config: dict[str, Any] = {}
         if (config_file := file.with_name(CONFIG)).is_file():
             config = stored.read(config_file, is_foreign=True)

@@ -224,3 +224,19 @@ def test_a_training_is_stopped_saved_and_resumed(tmp_path: Path) -> None:
         assert wait("training", now["step"] + 1)["state"] == "training"
         assert client.post("/runs/stop", json={}, headers=PAGE).status_code == 200
         assert wait("stopped")["step"] > now["step"]
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_is_written_for_those_who_watch_leaves_folders_as_they_were(
+    tmp_path: Path, is_first: bool
+) -> None:
+    parent = tmp_path / "tuned"
+    if not is_first:
+        parent.mkdir()
+    with stages.watchable(stages.Silent(), parent / ".one.progress") as shown:
+        shown.stage("training")(1, 2)
+        known = stages.read_progress(parent / ".one.progress")
+        assert known == {"stage": "training", "done": 1, "total": 2}
+    assert parent.exists() != is_first
+    assert stages.read_progress(parent / ".one.progress") is None
+    assert not list(tmp_path.rglob("*.progress"))

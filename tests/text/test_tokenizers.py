@@ -345,15 +345,18 @@ def test_missing_and_broken_files_are_named(tmp_path, trained, name, content, me
     assert "\n" not in str(error.value)
 
 
-def test_only_a_tokenizer_made_elsewhere_is_tried_as_it_is_read(
+def test_a_tokenizer_is_tried_once_in_a_process(
     tmp_path, trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foreword.text.tokenizer.PROBE", None)
+    monkeypatch.setattr("foreword.text.tokenizer._TRIED", set())
     trained["word"].save(tmp_path)
+    with monkeypatch.context() as changed:
+        changed.setattr("foreword.text.tokenizer.PROBE", None)
+        with pytest.raises(UserError, match="not a tokenizer that can be read"):
+            Tokenizer.load(tmp_path)
+    Tokenizer.load(tmp_path)
+    monkeypatch.setattr("foreword.text.tokenizer.PROBE", None)
     assert Tokenizer.load(tmp_path).pieces == trained["word"].pieces
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(UserError, match="not a tokenizer that can be read"):
-        Tokenizer.load(tmp_path)
 
 
 def test_a_missing_tokenizer_of_a_run_is_to_be_restored(tmp_path) -> None:
