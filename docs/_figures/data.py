@@ -7,9 +7,8 @@ import numpy as np
 from _figures.drawing import DOCS, PLACEHOLDERS, canvas, to_svg
 from foreword.cleaning.steps.near_duplicates import NearDuplicates
 from foreword.data.mixture import effective_epochs
-from foreword.scaling.law import losses
+from foreword.formatting import power
 from foreword.scaling.runs import read_runs
-from foreword.scaling.surface import Surface
 
 # 16. Data
 
@@ -56,39 +55,29 @@ def near_duplicates() -> str:
 
 
 def scaling_fit() -> str:
-    """The losses of decoders by tokens and size, and the law fitted without the largest budget."""
+    """The losses of decoders by size, a parabola through those of each budget."""
     (runs,) = [
-        one for one in read_runs(DOCS / "results/scaling/runs.csv") if one.family == "decoder"
+        one for one in read_runs(DOCS / "results/scaling/long.csv") if one.family == "decoder"
     ]
-    is_largest = runs.flops > 0.9 * runs.flops.max()
-    seen = runs.where(~is_largest)
-    surface = Surface.of(seen.parameters, seen.tokens, seen.loss)
-    ended, objective = surface.descents(np.ones((1, len(seen.loss))))
-    values = surface.in_plain_units(ended[0, np.argsort(objective[0])[:1]])
     with canvas(3.4, "scaling_fit") as (figure, axes):
-        for number, size in enumerate(sorted(set(runs.parameters))):
+        for number, group in enumerate(runs.budgets()):
+            sizes, which = np.unique(runs.parameters[group], return_inverse=True)
+            found = np.bincount(which, runs.loss[group]) / np.bincount(which)  # over seeds
             colour = PLACEHOLDERS[f"cell{number}"]
-            of_size = runs.parameters == size
-            label = f"{size / 1e6:.1f} M"
-            for mark, which in (("o", of_size & ~is_largest), ("x", of_size & is_largest)):
-                axes.plot(
-                    runs.tokens[which],
-                    runs.loss[which],
-                    mark,
-                    color=colour,
-                    label=label if mark == "o" else None,
-                )
-            tokens = np.geomspace(runs.tokens[of_size].min(), runs.tokens[of_size].max(), 30)
-            axes.plot(
-                tokens,
-                losses(values, float(size), tokens[:, None])[:, 0],
-                color=colour,
-                linewidth=1,
+            axes.plot(sizes, found, "o", color=colour)
+            near = np.argsort(np.abs(np.log(sizes / sizes[found.argmin()])))[:4]
+            curve = np.polyfit(np.log(sizes[near]), found[near], 2)
+            drawn = np.geomspace(sizes[near].min(), sizes[near].max(), 50)
+            axes.plot(drawn, np.polyval(curve, np.log(drawn)), color=colour, linewidth=1)
+            flops = power(float(runs.flops[group].mean())) + " FLOPs"
+            place = {"xytext": (-6, 0), "textcoords": "offset points"}
+            axes.annotate(
+                flops, (sizes[0], found[0]), color=colour, ha="right", va="center", **place
             )
         axes.set_xscale("log")
-        axes.set_xticks([1e5, 3e5, 1e6, 3e6], ["0.1 M", "0.3 M", "1 M", "3 M"])
+        axes.set_xlim(6e4, 5e7)
+        axes.set_xticks([1e6, 3e6, 1e7, 3e7], ["1 M", "3 M", "10 M", "30 M"])
         axes.minorticks_off()
-        axes.set_xlabel("tokens")
+        axes.set_xlabel("parameters")
         axes.set_ylabel("bits per byte")
-        axes.legend(frameon=False, title="parameters")
-        return to_svg(figure, "Losses of decoders and the fitted law")
+        return to_svg(figure, "Losses of decoders by size at five budgets")

@@ -308,7 +308,9 @@ def _family(
     cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
     vocabularies = {int(v) for v in values.get("vocabulary", ()) if v.isdigit()}
     if "unique_tokens" in arrays:
-        cell = _numbered(list(zip(cell, arrays["unique_tokens"], strict=True)))
+        unique = arrays["unique_tokens"]
+        once = unique >= arrays["tokens"]  # whose number differs by seed, as its tokens do
+        cell = _numbered(list(zip(cell, np.where(once, np.inf, unique), strict=True)))
     return Runs(
         family,
         arrays["parameters"],

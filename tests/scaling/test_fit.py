@@ -117,6 +117,16 @@ def test_intervals_hold_the_truth_and_the_largest_budget_is_forecast() -> None:
         assert low < found.methods[method].law.exponent < high
 
 
+def test_seeds_that_read_a_few_tokens_more_or_fewer_once_are_of_one_cell() -> None:
+    """As where first embeddings are counted, whose cost depends on the seed."""
+    rows = with_noise(runs_on(SURFACES[1][0]), 0.01, seeds=3)
+    for row in rows:
+        row["tokens"] += row["seed"]
+        row["unique_tokens"] = row["tokens"]
+    (runs,) = read_runs(rows)
+    assert runs.seed_noise() == pytest.approx(0.01, rel=0.4)
+
+
 @pytest.mark.parametrize(
     ("deviation", "refused", "marks"), [(0.1, "", 0), (0.5, "", 1), (0.5, "x", 0)]
 )
