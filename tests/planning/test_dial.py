@@ -104,8 +104,14 @@ def test_the_costs_of_sizes_are_those_of_the_models(family: str) -> None:
 def test_minutes_on_a_laptop_are_the_small_recipe(family: str, hours: float) -> None:
     made = dial(replace(LAPTOP, family=family, hours=hours)).recipe()
     small = load_recipe(FAMILIES[family].small)
-    budget = replace(small.train, hours=hours)
-    assert made == replace(small, description=made.description, train=budget)
+    budget, optimizer = replace(small.train, hours=hours), small.optimizer
+    if family == "encoder":  # a fifth of its tokens are predicted: docs/results/scaling.md
+        times = 4 if hours == 1.0 else 2
+        budget = replace(budget, batch=times * small.train.batch)
+        beta2 = max(0.95, round(optimizer.beta2**times, 4))  # type: ignore[attr-defined]
+        optimizer = replace(optimizer, beta2=beta2)  # type: ignore[type-var]
+    expected = replace(small, description=made.description, train=budget, optimizer=optimizer)
+    assert made == expected
 
 
 def test_rows_are_no_longer_than_documents_need() -> None:
@@ -231,12 +237,11 @@ def test_counting_suffices_for_as_few_labels_as_were_measured(
     assert not line or line.endswith("(docs/results/worth_it.md)")
 
 
-def test_the_steps_expected_of_twelve_minutes_are_about_those_that_were_made() -> None:
-    made = {"encoder": 5_902, "decoder": 3_861}  # of the small recipe's size
+def test_the_tokens_expected_of_twelve_minutes_are_about_those_that_were_made() -> None:
+    made = {"encoder": 5_902, "decoder": 3_861}  # of the small recipe's size, 2,048 tokens each
     for family, steps in made.items():
-        chosen = dial(replace(LAPTOP, hours=0.2, family=family))
-        expected = chosen.tokens / (chosen.recipe().rows_per_step * chosen.size.length)
-        assert 0.7 < expected / steps < 1.4
+        expected = dial(replace(LAPTOP, hours=0.2, family=family)).tokens
+        assert 0.7 < expected / (2_048 * steps) < 1.4
 
 
 # On this machine, with real text.
