@@ -410,9 +410,10 @@ def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
     if tokens < most:
         why = f"as given; chosen for {power(conditions.training_flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)
-    why = "further epochs of so little text would add nothing; a slow machine may take longer than "
-    why += "the hours for these"
-    return Choice("train.epochs", conditions.law.rules.most_epochs, why)
+    law = conditions.law
+    why = f"further epochs of so little text would add nothing ({law.sources['most_epochs']}); a "
+    why += "slow machine may take longer than the hours for these"
+    return Choice("train.epochs", law.rules.most_epochs, why)
 
 
 def _rounded(value: float, digits: int = 3) -> float:

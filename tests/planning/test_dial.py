@@ -134,6 +134,9 @@ def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() ->
         assert (made["model.dropout"], made["optimizer.decay"]) == (0, 0.3)
     tiny, most = chosen(replace(LAPTOP, text_bytes=1e5)), LAPTOP.law.rules.most_epochs
     assert tiny["train.epochs"] == most
+    encoder = dial(replace(LAPTOP, family="encoder", text_bytes=1e5)).choices[-1]
+    assert encoder.value > most  # docs/results/scarce.md
+    assert "docs/results/scarce.md" in encoder.reason
     assert "train.hours" not in tiny
     assert f"ends after {most:g} epochs" in dial(replace(LAPTOP, text_bytes=1e5)).summary
     assert "epochs" not in dial(LAPTOP).summary
