@@ -22,7 +22,7 @@ from foreword.serving import app
 from foreword.serving.app import Server, application
 from foreword.serving.guard import Guard
 from foreword.serving.served import Capacity, Served
-from foreword.serving.watched import Watched
+from foreword.serving.watched import Watched, is_watchable
 from foreword.train import checkpoint
 from foreword.verbs._load import load
 from tests import shelf
@@ -158,6 +158,22 @@ def test_a_fine_tuning_in_progress_is_seen(run: Path, monkeypatch: pytest.Monkey
     assert seen[0][0]["stage"] == "starting" and seen[-1][0]["name"] == "x"
     assert seen[-1][0]["stage"] == "tuning" and 0 < seen[-1][0]["done"] < seen[-1][0]["total"]
     assert [path.name for path in (run / "tuned").iterdir()] == ["x"]
+
+
+def test_a_fine_tuning_whose_folder_is_named_is_watched(tmp_path: Path) -> None:
+    out = tmp_path / "polite"
+    assert not is_watchable(out)
+    with stages.watchable(stages.Silent(), stages.progress_folder(out)) as shown:
+        shown.stage("tuning")(1, 4)
+        assert is_watchable(out)
+        watched = Watched("polite", out, can_control=True)
+        history = watched.history()
+        assert (history["kind"], history["state"]) == ("tuning", "training")
+        assert history["tunings"] == [{"name": "polite", "stage": "tuning", "done": 1, "total": 4}]
+        assert not history["can_control"] and not watched.has_model
+    assert watched.about()["state"] == "stopped"
+    out.mkdir()
+    assert watched.history()["state"] == "finished"
 
 
 def test_only_the_servers_own_page_controls_and_only_where_it_may(run: Path) -> None:
