@@ -126,9 +126,14 @@ class Watched:
         recipe = read_recipe(self.folder)
         budget, spent = Budget.of(recipe.train), self._spent()
         share = budget.progress(spent)
+        is_counted = recipe.model.trains_offline and spent.steps > 0  # at once, without a budget
+        share = 1.0 if is_counted else share
         if state["state"] == "stopped" and (share >= 1 or recipe.model.trains_offline):
             state["state"] = "finished"
-        about = {"description": recipe.description, "budget": budget.describe()}
+        about = {
+            "description": recipe.description,
+            "budget": None if recipe.model.trains_offline else budget.describe(),
+        }
         return state | about | {"share": share, "step": spent.steps}
 
     def _spent(self) -> Progress:

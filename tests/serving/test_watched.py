@@ -82,6 +82,8 @@ def test_each_checkpoint_is_a_model_and_few_are_held(run: Path) -> None:
         ):
             answer = client.post(path, json={"model": f"gpt@{steps[1]}", **more})
             assert answer.status_code == 200, answer.text
+        wrong = client.post("/score", json={"model": "gpt@3", "text": TEXT}).json()["error"]
+        assert wrong["message"].endswith("there is: 2, 4, 6, 8, 10, 12")
         for name, status in (("gpt@3", 404), ("gpt@../..", 404), ("other@2", 404)):
             refused = client.post("/score", json={"model": name, "text": TEXT})
             assert refused.status_code == status and str(run) not in refused.text
@@ -113,6 +115,13 @@ def test_curves_and_samples_of_a_run(run: Path, monkeypatch: pytest.MonkeyPatch)
         assert refused.status_code == 400 and "gpt/metrics.jsonl" in refused.text
         assert str(run) not in refused.text
         assert client.get("/runs/other").status_code == 404
+
+
+def test_a_counted_model_is_whole_and_has_no_budget(tmp_path: Path) -> None:
+    text = shelf.made("text", runs.write_text)
+    pretrain("ngram_tiny", text, tmp_path / "n", progress=False)
+    about = Watched("n", tmp_path / "n").about()
+    assert (about["state"], about["share"], about["budget"]) == ("finished", 1.0, None)
 
 
 def test_cells_of_a_comparison_as_they_fill(run: Path, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ function scale(axis, values, room, from, to, count) {
   const every = Math.ceil((axis.names?.length ?? 0) / count);
   const round = axis.names ? [...axis.names.keys()].filter((n) => n % every === 0)
     : axis.ticks ?? (axis.log ? logTicks(low, high, count) : ticks(low, high, count).filter(isOne));
-  return { at, ticks: round.map((v) => [v, axis.names ? axis.names[v] : short(v)]) };
+  const named = round.map((v) => [v, axis.names ? axis.names[v] : short(v)]);
+  return { at, ticks: named.filter(([, name], n) => axis.names || name !== named[n - 1]?.[1]) };
 }
 
 /** Cut a name into lines. */

@@ -143,7 +143,7 @@ function runOf(now) {
       tile(latest(now.heldout, "bits_per_byte"), "bits per byte"),
       tile(speed && short(speed), "tokens a second"),
       tile(now.train.lr.at(-1)?.toExponential(2), "learning rate")),
-    h("div", { class: "pair" },
+    (now.train.step.length > 1 || now.heldout.step.length > 1) && h("div", { class: "pair" },
       chart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: lossLines(now) }),
       chart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
         { name: "speed", points: points(now.train, "tokens_per_second"), colour: "var(--cell2)" }] })),
