@@ -100,7 +100,8 @@ def nearest(word: str, known: Iterable[str], others: Mapping[str, str] | None = 
     At most `LISTED` words are listed, with the number of the others. `others` has what else the
     words are called, in small letters, and the word that each is.
     """
-    known, others = sorted(known), others or {}
+    known = sorted(known, key=lambda word: (word.isdigit() and len(word), word))
+    others = others or {}
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if not close:
         called = difflib.get_close_matches(word.lower(), others, n=1, cutoff=0.6)

@@ -81,7 +81,8 @@ def read(
 
     Log-probabilities are those of `foreword.evaluation.scoring.score`, whose text says what each
     token is given. A model of spans that is given no source predicts each token in a blank of its
-    own; one that detects replacements says how likely each token is genuine.
+    own, as does one of masked diffusion; one that detects replacements says how likely each token
+    is genuine.
 
     Args:
         prompted: the model.
@@ -124,7 +125,8 @@ def read(
         tokens.append(ReadToken(end, len(text), len(text), tuple(map(_expected, values[row]))))
     nats = values[:, -1, 0]
     totals = scoring.totals_of(prompted, plan, float(-nats.sum()))
-    if prompted.detects_replacements or (prompted.answers and not plan.ends and source is None):
+    is_alone = prompted.answers and not plan.ends and source is None  # each in a blank of its own
+    if prompted.detects_replacements or prompted.unmasks or is_alone:
         totals = replace(totals, measure=scoring.PSEUDO)  # each token is given those after it
     return Reading(tuple(tokens), totals)
 
@@ -139,6 +141,8 @@ def _plan(prompted: TrainedModel, text: str, ids: Array, source: str | None) -> 
         return ScoringPlan(whole, head, tail, 0, len(text.encode()), items, 1)
     if source is None and prompted.uses_sentinels and prompted.answers:
         return _plan_blanks(prompted, text, ids)
+    if source is None and prompted.unmasks:  # the bound scores no token once, in one context
+        return scoring.plan_masked(prompted, text, ids, max(1, prompted.max_context // 2))
     plan = scoring.plan_of(prompted, text, source, None)
     if prompted.answers and len(plan.ids) != len(ids) + plan.ends:
         ids = prompted.tokenizer.encode(text)  # without sentinels: their names are text here

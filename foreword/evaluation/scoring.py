@@ -267,7 +267,7 @@ def plan_of(
         return _plan_bound(prompted, text, ids, stride)
     if prompted.continues:
         return _plan_causal(prompted, text, ids, stride)
-    return _plan_masked(prompted, text, ids, stride)
+    return plan_masked(prompted, text, ids, stride)
 
 
 def _plan_causal(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
@@ -290,7 +290,8 @@ def _plan_causal(prompted: TrainedModel, text: str, ids: Array, stride: int) -> 
     return ScoringPlan(whole, head, 0, unscored, size, items(), len(windows), ends)
 
 
-def _plan_masked(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+def plan_masked(prompted: TrainedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+    """Return the plan of a pseudo-log-likelihood: each token in turn is the only one masked."""
     head, tail = len(prompted.bos), len(prompted.eos)
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     width, mask = prompted.max_context, prompted.vocab.id("[MASK]")

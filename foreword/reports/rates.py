@@ -41,7 +41,8 @@ def rates_page(name: str, found: Sequence[BestRate], rule: RateRule | None) -> s
     ]
     title = f"{name}: best learning rate by width and depth"
     body = [
-        f'<p class="note">{escape(rule_line(rule))}</p>',
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="lead">{escape(rule_line(rule))}</p>',
         _chart(found, rule).html(),
         Table(columns, rows, [True] * 5 + [False]).html(),
     ]

@@ -121,6 +121,11 @@ class _Written(Prefixed):
         return report
 
 
+def progress_folder(folder: Path) -> Path:
+    """Return where work that will write `folder` tells who looks how far it has come."""
+    return folder.with_name(f".{folder.name}.progress")
+
+
 @contextmanager
 def watchable(progress: ProgressReporter, folder: Path) -> Iterator[ProgressReporter]:
     """Yield a reporter that also writes what is done to a folder, which is locked and then removed.

@@ -1,4 +1,4 @@
-"""Folders of runs and comparisons that are watched while another process works in them."""
+"""Folders of runs, comparisons and fine-tunings that are watched while another process works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import DamagedError, UserError
 from foreword.process import holders
 from foreword.runs.run_folder import is_run, read_recipe
-from foreword.runs.stages import read_progress
+from foreword.runs.stages import progress_folder, read_progress
 from foreword.settings import config, plugins
 from foreword.train import checkpoint, log
 from foreword.train.budget import Budget, Progress
@@ -24,30 +24,37 @@ MOST_CELLS = 200
 MOST_ROWS = 400  # of a table
 CURVES = {
     "train": ("step", "loss", "tokens_per_second", "lr", "seconds"),
-    "heldout": ("step", "loss", "perplexity", "bits_per_byte"),
+    "heldout": ("step", "loss", "perplexity", "bits_per_byte", "is_bound"),
 }
 DAMAGED = "damaged"  # the state of what cannot be read
 GRID, RESULTS = "grid.toml", "results.json"  # of a comparison
+RUN, COMPARISON, TUNING = "run", "comparison", "tuning"  # kinds of folders
 
 
 class Watched:
-    """A folder of a run, or of a comparison of runs.
+    """A folder of a run, of a comparison of runs, or of a fine-tuning that is not done.
 
     Args:
         name: what requests call it.
         folder: where it is; no answer says so.
-        can_control: whether its training may be stopped and resumed.
+        can_control: whether its training may be stopped and resumed; a fine-tuning's never.
     """
 
     def __init__(self, name: str, folder: Path, *, can_control: bool = False) -> None:
-        self.name, self.folder, self.can_control = name, folder, can_control
+        self.name, self.folder = name, folder
+        self.can_control = can_control and self.kind != TUNING
         self._child: subprocess.Popen[bytes] | None = None
         self._records: tuple[tuple[int, int], list[dict[str, Any]]] = ((0, 0), [])
 
     @property
+    def kind(self) -> str:
+        """What the folder holds."""
+        return _kind(self.folder) or TUNING
+
+    @property
     def is_comparison(self) -> bool:
         """Whether the folder holds a comparison."""
-        return (self.folder / GRID).is_file()
+        return self.kind == COMPARISON
 
     @property
     def has_model(self) -> bool:
@@ -65,8 +72,7 @@ class Watched:
 
     def about(self) -> dict[str, Any]:
         """Return what kind of folder it is, and what goes on in it."""
-        kind = "comparison" if self.is_comparison else "run"
-        return {"name": self.name, "kind": kind, "checkpoints": self.steps, **self._state()}
+        return {"name": self.name, "kind": self.kind, "checkpoints": self.steps, **self._state()}
 
     def summary(self) -> dict[str, Any]:
         """Return `about`, or why it cannot be read."""
@@ -74,8 +80,7 @@ class Watched:
             return self.about()
         except UserError as error:
             reason = str(error).replace(str(self.folder), self.name)
-            kind = "comparison" if self.is_comparison else "run"
-            about = {"name": self.name, "kind": kind, "checkpoints": self.steps, "share": 0.0}
+            about = {"name": self.name, "kind": self.kind, "checkpoints": self.steps, "share": 0.0}
             return about | {"state": DAMAGED, "can_control": False, "error": reason}
 
     def history(self) -> dict[str, Any]:
@@ -113,14 +118,22 @@ class Watched:
             state["failed"] = status
         if self.is_comparison:
             return state | self._cells_done(state["state"])
+        if self.kind == TUNING:
+            ended = "finished" if self.folder.is_dir() else "stopped"
+            state["state"] = "training" if any(self._tunings()) else ended
         if not is_run(self.folder):  # its recipe is written last
             return state | {"share": 0.0, "step": 0}
         recipe = read_recipe(self.folder)
         budget, spent = Budget.of(recipe.train), self._spent()
         share = budget.progress(spent)
+        is_counted = recipe.model.trains_offline and spent.steps > 0  # at once, without a budget
+        share = 1.0 if is_counted else share
         if state["state"] == "stopped" and (share >= 1 or recipe.model.trains_offline):
             state["state"] = "finished"
-        about = {"description": recipe.description, "budget": budget.describe()}
+        about = {
+            "description": recipe.description,
+            "budget": None if recipe.model.trains_offline else budget.describe(),
+        }
         return state | about | {"share": share, "step": spent.steps}
 
     def _spent(self) -> Progress:
@@ -168,8 +181,9 @@ class Watched:
         return {"description": str(grid.get("description", "")), **about}
 
     def _tunings(self) -> Iterator[dict[str, Any]]:
-        """Yield how far each fine-tuning of the run has come that is in progress."""
-        for folder in sorted(self.folder.glob("tuned/.*.progress")):
+        """Yield how far each fine-tuning has come that writes here or to `tuned/` of a run."""
+        inside = sorted(self.folder.glob("tuned/.*.progress"))
+        for folder in [progress_folder(self.folder), *inside]:
             if (progress := read_progress(folder)) is not None:
                 yield {"name": folder.name[1:].removesuffix(".progress"), **progress}
 
@@ -228,8 +242,14 @@ class Watched:
 
 
 def is_watchable(folder: Path) -> bool:
-    """Return whether a folder is that of a run, of one about to begin, or of a comparison."""
-    return (folder / "run.json").is_file() or (folder / GRID).is_file()
+    """Return whether a folder is that of a run, begun or not, a comparison, or tuned to now."""
+    return _kind(folder) is not None or read_progress(progress_folder(folder)) is not None
+
+
+def _kind(folder: Path) -> str | None:
+    if (folder / GRID).is_file():
+        return COMPARISON
+    return RUN if (folder / "run.json").is_file() else None
 
 
 def _curve(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
+from foreword.runs.stages import progress_folder
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
@@ -82,7 +83,7 @@ class TuneJob:
     def progress_folder(self) -> Path:
         """The folder that tells who looks at the run how far it has come."""
         assert self.folder is not None
-        return self.folder.with_name(f".{self.folder.name}.progress")
+        return progress_folder(self.folder)
 
     def request(self, trained: TrainedModel) -> str:
         """Return a digest of all that decides the result."""

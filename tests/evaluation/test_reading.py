@@ -11,7 +11,7 @@ from foreword.evaluation.reading import read
 from tests.evaluation.conftest import Make
 
 TEXT = "The cat looked at the bird."
-LENSES = ["decoder", "encoder", "span_decoder", "encoder_decoder", "hybrid"]
+LENSES = ["decoder", "encoder", "span_decoder", "encoder_decoder", "hybrid", "diffusion"]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,17 @@ def test_a_model_of_spans_reads_each_token_in_a_blank(make_prompted: Make) -> No
     scored = scoring.score(model, f"{name} looked", f"The cat {name} at the bird.")
     assert reading.totals.is_pseudo and reading.totals.bits_per_byte is None
     assert reading.tokens[2].layers[-1].nats == pytest.approx(scored.log_probs[1], abs=1e-5)
+
+
+def test_a_model_of_masked_diffusion_reads_each_token_alone_masked(make_prompted: Make) -> None:
+    model = make_prompted("diffusion")
+    reading, ids = read(model, TEXT), model.tokenizer.encode(TEXT)
+    assert [token.id for token in reading.tokens] == ids.tolist()
+    plan = scoring.plan_masked(model, TEXT, ids, 8)
+    expected = np.concatenate(list(scoring.scorer_of(model).log_probs(plan.items)))
+    nats = [token.layers[-1].nats for token in reading.tokens]
+    np.testing.assert_allclose(nats, expected, atol=1e-5)
+    assert reading.totals.is_pseudo and reading.totals.bits_per_byte is None
 
 
 def test_a_detector_says_what_is_genuine(make_prompted: Make) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from foreword.reports.charts import Chart, ChartAxis, Line
 from foreword.reports.comparison import write_comparison
 from foreword.reports.page import write_page
+from foreword.reports.rates import rates_page
+from foreword.scaling.rates import BestRate, rate_rule
 from tests.reports import test_comparison
 from tests.reports.test_page import metrics, tuning_run
 from tests.serving.site import accessible, browsing, expect, watching_tab
@@ -41,3 +44,43 @@ def test_charts_stand_in_the_place_of_their_tables(tmp_path: Path) -> None:
         still = browser.new_context(java_script_enabled=False).new_page()
         still.goto(next(iter(files)).as_uri())
         assert "held-out sample" in still.inner_text("figure table >> nth=0")
+
+
+LABELS = """() => [...document.querySelectorAll("svg.chart")].map((svg) => {
+  const all = [...svg.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
+  const isWrong = (a, n) => a.right > innerWidth || all.some((b, m) => m > n && meet(a, b));
+  return all.filter(isWrong).length;
+})"""
+
+
+def test_labels_of_a_chart_stand_apart_and_within_it(tmp_path: Path) -> None:
+    best = [
+        BestRate(width, 2, flops, 0.256 / width, 2.0, is_at_edge=False)
+        for width in (64, 128, 256)
+        for flops in (4e12, 6e12)
+    ]
+    file = tmp_path / "rates.html"
+    flops = ChartAxis("training FLOPs", log=True)
+    sizes = ChartAxis("parameters", log=True)
+    lines = [Line("", [1.2e12, 3e13], [450_000, 5_500_000])]
+    more = Chart("FLOPs across", lines, flops, sizes).html()
+    more += Chart("Sizes across", [Line("", lines[0].y, lines[0].x)], sizes, flops).html()
+    more += Chart("Epochs across", [Line("", [1, 2], [0.1, 0.4])], "epoch").html()
+    file.write_text(
+        rates_page("decoder", best, rate_rule(best)).replace("</main>", more + "</main>")
+    )
+    with browsing() as browser, watching_tab(browser, file.as_uri()) as tab:
+        for width in (360, 1200):
+            tab.set_viewport_size({"width": width, "height": 800})
+            tab.goto(file.as_uri())
+            expect(tab.locator("svg.chart")).to_have_count(4)
+            assert tab.evaluate(LABELS) == [0, 0, 0, 0]
+            ticks = tab.locator("svg.chart >> nth=2 >> text").all_text_contents()
+            assert "1M" in ticks and ("3M" in ticks or "2M" in ticks)  # none between left out
+            epochs = tab.locator("svg.chart >> nth=3 >> text").all_text_contents()
+            assert "1" in epochs and "1.5" not in epochs
+            points = tab.locator("svg.chart >> nth=0 >> text", has_text="2")
+            assert points.all_text_contents().count("2") == len(best)
+        assert accessible(tab)

@@ -97,6 +97,8 @@ def test_a_sentence_is_read_masked_and_branches_by_keys_alone(page: Any, site: s
     opened(page, site, "sentence")
     expect(page.locator(".model .total b")).to_have_count(5, timeout=20_000)
     assert page.inner_text(".model >> nth=3 >> h2") == HOSTILE
+    expect(page.locator(".token.at")).to_have_count(5)  # the last word, before one is chosen
+    assert page.locator("text=Mask the word").is_enabled()
     page.focus(".model >> nth=1 >> .token >> nth=0")
     for key in ("ArrowRight", "ArrowRight"):
         page.keyboard.press(key)

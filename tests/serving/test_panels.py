@@ -130,6 +130,28 @@ def test_the_words_that_decide_and_the_errors_are_those_of_predict(
         assert not tab.query_selector("img")
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_losses_that_are_bounds_say_so(
+    browser: Any, run: Path, tmp_path: Path, is_bound: bool
+) -> None:
+    log = run / "metrics.jsonl"
+    if is_bound:
+        mark = '"kind": "heldout", "is_bound": true'
+        log.write_text(log.read_text().replace('"kind": "heldout"', mark))
+    grid = tmp_path / "grid"
+    (grid / "runs").mkdir(parents=True)
+    (grid / "grid.toml").write_text('cells = [{label = "a"}]\n')
+    (grid / "runs" / "a-1").symlink_to(run)
+    some = [Watched("run", run), Watched("grid", grid)]
+    with serving({}, some) as url, watching_tab(browser, url) as tab:
+        tab.goto(f"{url}/#watch")
+        tab.wait_for_selector("td:has-text('100 %')")
+        marked = [*tab.locator(".tile b").all()[1:3], *tab.locator("td.n").all()[2:4]]
+        marked += tab.locator(".legend li", has_text="held-out").all()
+        assert len(marked) == 5
+        assert {"at most" in one.inner_text() for one in marked} == {is_bound}
+
+
 @pytest.mark.full
 def test_a_training_is_watched_and_stopped(browser: Any, run: Path, tmp_path: Path) -> None:
     grid = tmp_path / "grid"

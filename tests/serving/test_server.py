@@ -223,6 +223,8 @@ def test_fill_score_and_translate_answer_as_the_model_does(ask: Asks, bpe: Token
         ("/v1/completions", {"prompt": "a", "max_token": 5}, 400, "did you mean 'max_tokens'"),
         ("/v1/completions", {"prompt": "a", "temperature": -1}, 400, "temperature: must be"),
         ("/v1/completions", {"prompt": 5}, 400, "prompt: expected"),
+        ("/v1/completions", {"prompt": [1, "a"]}, 400, "prompt[1]: expected a whole number"),
+        ("/v1/completions", {"prompt": "a", "stop": ["a", 2]}, 400, "stop[1]: expected a string"),
         ("/v1/completions", {}, 400, "prompt: is needed"),
         ("/v1/completions", {"prompt": [99999]}, 400, "no token 99999"),
         ("/v1/completions", {"prompt": "cat " * 90}, 413, "64"),

@@ -22,7 +22,7 @@ from foreword.serving import app
 from foreword.serving.app import Server, application
 from foreword.serving.guard import Guard
 from foreword.serving.served import Capacity, Served
-from foreword.serving.watched import Watched
+from foreword.serving.watched import Watched, is_watchable
 from foreword.train import checkpoint
 from foreword.verbs._load import load
 from tests import shelf
@@ -82,6 +82,8 @@ def test_each_checkpoint_is_a_model_and_few_are_held(run: Path) -> None:
         ):
             answer = client.post(path, json={"model": f"gpt@{steps[1]}", **more})
             assert answer.status_code == 200, answer.text
+        wrong = client.post("/score", json={"model": "gpt@3", "text": TEXT}).json()["error"]
+        assert wrong["message"].endswith("there is: 2, 4, 6, 8, 10, 12")
         for name, status in (("gpt@3", 404), ("gpt@../..", 404), ("other@2", 404)):
             refused = client.post("/score", json={"model": name, "text": TEXT})
             assert refused.status_code == status and str(run) not in refused.text
@@ -113,6 +115,13 @@ def test_curves_and_samples_of_a_run(run: Path, monkeypatch: pytest.MonkeyPatch)
         assert refused.status_code == 400 and "gpt/metrics.jsonl" in refused.text
         assert str(run) not in refused.text
         assert client.get("/runs/other").status_code == 404
+
+
+def test_a_counted_model_is_whole_and_has_no_budget(tmp_path: Path) -> None:
+    text = shelf.made("text", runs.write_text)
+    pretrain("ngram_tiny", text, tmp_path / "n", progress=False)
+    about = Watched("n", tmp_path / "n").about()
+    assert (about["state"], about["share"], about["budget"]) == ("finished", 1.0, None)
 
 
 def test_cells_of_a_comparison_as_they_fill(run: Path, tmp_path: Path) -> None:
@@ -158,6 +167,22 @@ def test_a_fine_tuning_in_progress_is_seen(run: Path, monkeypatch: pytest.Monkey
     assert seen[0][0]["stage"] == "starting" and seen[-1][0]["name"] == "x"
     assert seen[-1][0]["stage"] == "tuning" and 0 < seen[-1][0]["done"] < seen[-1][0]["total"]
     assert [path.name for path in (run / "tuned").iterdir()] == ["x"]
+
+
+def test_a_fine_tuning_whose_folder_is_named_is_watched(tmp_path: Path) -> None:
+    out = tmp_path / "polite"
+    assert not is_watchable(out)
+    with stages.watchable(stages.Silent(), stages.progress_folder(out)) as shown:
+        shown.stage("tuning")(1, 4)
+        assert is_watchable(out)
+        watched = Watched("polite", out, can_control=True)
+        history = watched.history()
+        assert (history["kind"], history["state"]) == ("tuning", "training")
+        assert history["tunings"] == [{"name": "polite", "stage": "tuning", "done": 1, "total": 4}]
+        assert not history["can_control"] and not watched.has_model
+    assert watched.about()["state"] == "stopped"
+    out.mkdir()
+    assert watched.history()["state"] == "finished"
 
 
 def test_only_the_servers_own_page_controls_and_only_where_it_may(run: Path) -> None:

@@ -3,7 +3,7 @@
 import { fill, h, s, unique } from "./dom.js";
 
 const COLOURS = 12; // --cell0 to --cell11 of style.css
-const LEFT = 54, RIGHT = 14, TOP = 14, BOTTOM = 42; // room around the plot, pixels
+const LEFT = 54, LABEL = 18, RIGHT = 14, TOP = 14, BOTTOM = 42; // room around the plot, pixels
 const LETTER = 7; // pixels of a letter, about
 const FEW = 40; // points of a line that are marked each
 const STYLES = { // how wide a line is, how it is broken, how large its points are and whether hollow
@@ -41,15 +41,18 @@ export function ticks(low, high, count = 5) {
   return out;
 }
 
-/** Return round numbers of a logarithmic axis: powers of ten, or more where there are few of them. */
+/** Return round numbers of a logarithmic axis, at most `count`: powers of ten, or more where there are few of them. */
 function logTicks(low, high, count) {
-  for (const steps of [[1], [1, 3], [1, 2, 5]]) {
-    const out = [];
-    for (let e = Math.floor(low); e <= high; e += 1) out.push(...steps.map((n) => n * 10 ** e));
-    const inside = out.filter((v) => Math.log10(v) >= low - 1e-9 && Math.log10(v) <= high + 1e-9);
-    if (inside.length >= 3) return inside.filter((_, n) => n % Math.ceil(inside.length / count) === 0);
-  }
-  return ticks(10 ** low, 10 ** high, count);
+  const lists = [[1], [1, 3], [1, 2, 5]].map((steps) => {
+    const all = [];
+    for (let e = Math.floor(low); e <= high; e += 1) all.push(...steps.map((n) => n * 10 ** e));
+    return all.filter((v) => Math.log10(v) >= low - 1e-9 && Math.log10(v) <= high + 1e-9);
+  });
+  const [powers] = lists;
+  if (powers.length > count) return powers.filter((_, n) => n % Math.ceil(powers.length / count) === 0);
+  return lists.find((all) => all.length >= 3 && all.length <= count)
+    ?? lists.find((all) => all.length === 2 && high - low > 0.7) // else round ones, evenly spaced
+    ?? ticks(10 ** low, 10 ** high, Math.min(count, 4));
 }
 
 /** Return where the values of an axis are and what stands beside it.
@@ -64,10 +67,12 @@ function scale(axis, values, room, from, to, count) {
   else if (!axis.range) [low, high] = [low - (high - low) * room[0], high + (high - low) * room[1]];
   const ends = axis.flip ? [to, from] : [from, to];
   const at = (v) => ends[0] + ((scaled(v) - low) / (high - low)) * (ends[1] - ends[0]);
+  const isOne = known.every(Number.isInteger) ? Number.isInteger : () => true; // no half epochs
   const every = Math.ceil((axis.names?.length ?? 0) / count);
   const round = axis.names ? [...axis.names.keys()].filter((n) => n % every === 0)
-    : axis.ticks ?? (axis.log ? logTicks(low, high, count) : ticks(low, high, count));
-  return { at, ticks: round.map((v) => [v, axis.names ? axis.names[v] : short(v)]) };
+    : axis.ticks ?? (axis.log ? logTicks(low, high, count) : ticks(low, high, count).filter(isOne));
+  const named = round.map((v) => [v, axis.names ? axis.names[v] : short(v)]);
+  return { at, ticks: named.filter(([, name], n) => axis.names || name !== named[n - 1]?.[1]) };
 }
 
 /** Cut a name into lines. */
@@ -110,13 +115,14 @@ export function chart(spec) {
     h("figcaption", { id }, spec.title),
     (named.length > 1 || spec.legend) && h("ul", { class: "legend" },
       spec.legend && h("li", {}, `${spec.legend}:`),
-      named.map(([name, one]) => h("li", {}, h("i", { class: STYLES[one.style ?? "line"].isHollow && "hollow",
+      named.map(([name, one]) => h("li", {}, h("i", { class: swatch(STYLES[one.style ?? "line"]),
         style: { color: one.colours ? "var(--muted)" : one.colour } }), name))),
     place, heard,
     h("details", { class: "values", on: { toggle: () => fill(values, valueTable(spec)) } },
       h("summary", {}, "Values"), values));
 }
 
+const swatch = ({ isHollow, dash }) => (isHollow ? "hollow" : dash && "dashed");
 const axisOf = (axis) => (typeof axis === "string" ? { label: axis } : axis);
 
 /** Return the series that are read out: those with a name, or all that are not faint. */
@@ -132,7 +138,6 @@ function svgOf(spec, width, heard) {
   const height = spec.height ?? (rows ? TOP + BOTTOM + rows * 34 : 240);
   const most = Math.floor((width * 0.4) / LETTER);
   const names = rows && y.names.map((name) => wrapped(name, most));
-  const left = rows ? 12 + LETTER * Math.max(...names.flat().map((line) => line.length)) : LEFT;
   const [right, bottom] = [width - RIGHT, height - BOTTOM];
   const shown = series.map((one, n) => ({ colour: colour(n), style: "line", ...one }));
   const finite = (p) => Number.isFinite(p[0]) && Number.isFinite(p[1]);
@@ -141,22 +146,25 @@ function svgOf(spec, width, heard) {
   const points = shown.filter((one) => one.style !== "area").flatMap((one) => one.points).filter(finite);
   const ends = shown.filter((one) => one.style !== "area").flatMap((one) => one.ends ?? []).flat()
     .filter(Number.isFinite);
-  const isScatter = shown.every((one) => !STYLES[one.style].line);
-  const side = isScatter || shown.some((one) => STYLES[one.style].isHollow) ? 0.03 : 0;
-  const ofX = scale(x, [...points.map((p) => p[0]), ...marks.map((mark) => mark.x), ...(rows ? ends : [])],
-    [side, side], left, right, Math.max(2, Math.min(12, Math.floor((right - left) / 64))));
   const isBars = shown.some((one) => one.style === "bars");
   const heights = [...points.map((p) => p[1]), ...levels.map((level) => level.y), ...(rows ? [] : ends)];
   const ofY = rows ? scale(y, [], [0, 0], TOP, bottom, rows)
     : scale(y, isBars ? [0, ...heights] : heights, [isBars ? 0 : 0.05, isBars ? 0.12 : 0.06], bottom, TOP, Math.floor((bottom - TOP) / 40));
+  const widest = LETTER * Math.max(0, ...(names?.flat() ?? ofY.ticks.map(([, name]) => name)).map((name) => name.length));
+  const left = rows ? 12 + widest : Math.max(LEFT, 8 + widest + (y.label ? LABEL : 0));
+  const isScatter = shown.every((one) => !STYLES[one.style].line);
+  const side = isScatter || shown.some((one) => STYLES[one.style].isHollow) ? 0.03 : 0;
+  const ofX = scale(x, [...points.map((p) => p[0]), ...marks.map((mark) => mark.x), ...(rows ? ends : [])],
+    [side, side], left, right, Math.max(2, Math.min(12, Math.floor((right - left) / 64))));
   const atX = ofX.at, atY = ofY.at;
 
   const text = (where, ...content) => s("text", { class: "tick", ...where }, content);
   const line = (kind, x1, y1, x2, y2, more) => s("line", { class: kind, x1, x2, y1, y2, ...more });
   const beside = (px) => (px > left + (right - left) * 0.75
     ? { x: px - 6, "text-anchor": "end" } : { x: px + 6, "text-anchor": "start" });
-  const clip = unique("clip");
-  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title, class: "chart",
+  const clip = unique("clip"), texts = []; // of points, where they stand and how wide
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "chart",
+    "aria-label": `${title}. Across: ${x.label}${y.label ? `; up: ${y.label}` : ""}; arrow keys read the values`,
     tabindex: 0, "data-key": pick && "chart" });
   const readout = s("g", { class: "readout" });
   const grid = rows
@@ -165,7 +173,8 @@ function svgOf(spec, width, heard) {
   fill(svg,
     s("clipPath", { id: clip }, s("rect", { x: left, y: TOP - 6, width: right - left, height: bottom - TOP + 6 })),
     grid,
-    ofX.ticks.map(([v, name]) => text({ x: atX(v), y: bottom + 18, "text-anchor": "middle" }, name)),
+    ofX.ticks.map(([v, name]) => text({ x: Math.min(atX(v), width - (LETTER * name.length) / 2), y: bottom + 18,
+      "text-anchor": "middle" }, name)),
     ofY.ticks.map(([v, name]) => (rows
       ? names[v].map((part, n) => text({ x: left - 8, y: atY(v) + 4 + 15 * (n - (names[v].length - 1) / 2),
         "text-anchor": "end" }, part))
@@ -209,8 +218,18 @@ function svgOf(spec, width, heard) {
         interval(p, one.ends?.[n], own(n)),
         s("circle", { cx: atX(p[0]), cy: atY(p[1]), r, class: style.isHollow ? "hollow" : null,
           style: style.isHollow ? { stroke: own(n) } : { fill: own(n) } }),
-        one.texts?.[n] && text({ x: atX(p[0]) + 6, y: atY(p[1]) - 4 }, one.texts[n])]),
+        one.texts?.[n] && label(atX(p[0]), atY(p[1]), one.texts[n])]),
     ];
+  }
+
+  /** Return the text of a point, beside it where no other text stands; null where there is no room. */
+  function label(px, py, content) {
+    const wide = LETTER * content.length;
+    const free = [[6, -4], [6, 14], [-6 - wide, -4], [-6 - wide, 14]].map(([dx, dy]) => [px + dx, py + dy])
+      .find(([tx, ty]) => tx + wide <= width && texts.every(([ox, oy, other]) =>
+        tx >= ox + other || ox >= tx + wide || Math.abs(ty - oy) >= 12));
+    if (free) texts.push([...free, wide]);
+    return free && text({ x: free[0], y: free[1] }, content);
   }
 
   function interval(p, around, own) {

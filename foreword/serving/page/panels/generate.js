@@ -18,6 +18,9 @@ const PROMPT = "The city is the capital of";
 const SHOWN = 16; // bars
 const PAUSE = 350; // milliseconds between two tokens that are played
 
+const promptName = (models) => (models.every((model) => model.reads_source) ? "Source"
+  : models.some((model) => model.reads_source) ? "Prompt, or source of a model that reads one" : "Prompt");
+
 export function show(root, context) {
   const aligned = context.models.some((model) => able(model, "inspect/alignment"));
   const { nodes, end } = views(context, [
@@ -56,7 +59,7 @@ function nextToken(root, context) {
   const later = settled(() => ask(), 300); // what is drawn depends on the settings
   root.append(
     h("div", { class: "card controls" },
-      h("div", { class: "whole" }, field("Prompt, or the source of a model that reads one", prompt)),
+      h("div", { class: "whole" }, field(promptName(models), prompt)),
       choice,
       slider("Temperature", { min: 0, max: 2, step: 0.05, value: how.temperature,
         shown: (v) => (v ? v.toFixed(2) : "0, the likeliest"), change: change("temperature") }),
@@ -188,7 +191,7 @@ function beams(root, context) {
   prompt.addEventListener("input", ask);
   const change = (key) => (value) => { how[key] = value; ask(); };
   root.append(h("div", { class: "card controls" },
-    h("div", { class: "whole" }, field("Prompt, or the source of a model that reads one", prompt)),
+    h("div", { class: "whole" }, field(promptName(models), prompt)),
     choice,
     slider("Beams", { min: 1, max: 8, step: 1, value: how.beams, change: change("beams") }),
     slider("Most tokens", { min: 1, max: 24, step: 1, value: how.max_tokens,

@@ -4,6 +4,7 @@
 import { errorLine, post, recording } from "../api.js";
 import { h, fill, settled } from "../dom.js";
 import { able, badge, bars, bits, inPlace, percent, surprise } from "../models.js";
+import { wordsOf } from "../surprise.js";
 
 export const title = "Sentence";
 export const lead = "One sentence through every model. The warmer a token, the more it surprised the "
@@ -71,7 +72,10 @@ export function show(root, context) {
     asked = new AbortController();
     const signal = AbortSignal.any([asked.signal, context.signal]);
     await Promise.all(cards.map((card) => card.read(text, signal)));
-    if (!signal.aborted) context.announce("All models have read the sentence.");
+    if (signal.aborted) return;
+    context.announce("All models have read the sentence.");
+    const last = wordsOf(text).at(-1); // what to do is seen at one word, until another is pointed at
+    if (place === null && last) point([...text.slice(0, last.start)].length);
   }
 
   function listBranches() {
@@ -219,7 +223,7 @@ class Card {
       return;
     }
     fill(this.others, h("p", { class: "note" }, "In place of ", h("b", {}, `“${name}”`),
-      ` (${percent(share)}, rank ${(token.rank + 1).toLocaleString("en")})`),
+      ` (${percent(share)}, rank ${(token.rank + 1).toLocaleString("en")}), given ${this.reading.given}:`),
     bars(token.best.map((one) => ({ label: one.token, value: Math.exp(one.nats),
       isRight: one.id === token.id,
       choose: () => this.take(before, one, token.text, after) }))));

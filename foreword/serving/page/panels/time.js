@@ -7,7 +7,7 @@ import { field, fill, h, select, settled, slider } from "../dom.js";
 import { able, bars, surprise } from "../models.js";
 import { inBits, spelled, token, wordsOf } from "../surprise.js";
 
-import { sample } from "./watch.js";
+import { lossLines, sample } from "./watch.js";
 
 export const title = "Time machine";
 export const lead = "Move through a run's training: what it made of one text at each checkpoint.";
@@ -164,10 +164,7 @@ export function show(root, context) {
   }
 
   function drawCurves() {
-    const line = (kind) => (history?.[kind].step ?? []).map((s, n) => [s, history[kind].loss[n]]);
-    const series = [{ name: "training loss", points: line("train"), colour: "var(--muted)" },
-      { name: "held-out loss", points: line("heldout"), colour: "var(--cell0)" }]
-      .filter((one) => one.points.length);
+    const series = history ? lossLines(history) : [];
     if (!series.length) { fill(curves, h("p", { class: "note card" }, "No curve was kept.")); return; }
     const nearest = (x) => steps().reduce((best, s, n) =>
       (Math.abs(s - x) < Math.abs(steps()[best] - x) ? n : best), 0);

@@ -66,7 +66,7 @@ function card(run, { announce, signal }) {
     const content = JSON.stringify([now.train, now.heldout, now.samples, now.cells, now.tables]);
     if (content !== drawn) { // what is open or under the pointer stays where nothing is new
       const open = [...body.querySelectorAll("details")].map((one) => one.open);
-      fill(body, now.kind === "run" ? runOf(now) : comparisonOf(now));
+      fill(body, { run: runOf, comparison: comparisonOf, tuning: tunedOf }[now.kind](now));
       body.querySelectorAll("details").forEach((one, n) => { one.open = open[n] ?? one.open; });
       drawn = content;
     }
@@ -79,6 +79,7 @@ const WORDS = { training: "in training", starting: "starting", stopped: "stopped
   damaged: "damaged" };
 
 function statusOf(now) {
+  if (now.kind === "tuning") return now.tunings.map(tuning);
   const percent = Math.floor(100 * now.share);
   const done = now.kind === "run" ? `step ${(now.step ?? 0).toLocaleString("en")}`
     : `${now.done} of ${now.planned} trainings`;
@@ -111,27 +112,41 @@ function left(now) {
     : more > 90 ? `about ${Math.round(more / 60)} min left` : `about ${Math.round(more)} s left`;
 }
 
+const tunedOf = ({ state }) => state !== "training" && h("p", { class: "note card" },
+  state === "finished" ? "The fine-tuning is done; open the page again to try the model."
+    : "The fine-tuning ended before it was done; the same command goes on.");
+
+const points = (curve, column) => curve.step.map((step, n) => [step, curve[column][n]]);
+
+/** Return the last value of a held-out curve; an upper bound says so. */
+function latest(curve, column) {
+  const value = curve[column].at(-1)?.toPrecision(4);
+  return value && curve.is_bound.at(-1) ? `at most ${value}` : value;
+}
+
+/** Return the losses of a run as lines of a chart. */
+export const lossLines = ({ train, heldout }) => [
+  { name: "training", points: points(train, "loss"), colour: "var(--muted)" },
+  { name: heldout.is_bound.at(-1) ? "held-out, at most" : "held-out", points: points(heldout, "loss"),
+    colour: "var(--cell0)" },
+].filter((one) => one.points.length);
+
 function runOf(now) {
-  const points = (kind, column) => now[kind].step.map((step, n) => [step, now[kind][column][n]]);
   if (!now.train.step.length && !now.heldout.step.length) {
     return h("p", { class: "note card" }, "There is no record of training yet.");
   }
   const speed = now.train.tokens_per_second.at(-1);
-  const last = now.heldout.loss.at(-1);
   return [
     h("div", { class: "tiles" },
       tile(now.train.loss.at(-1)?.toPrecision(4), "training loss"),
-      tile(last?.toPrecision(4), "held-out loss"),
-      tile(now.heldout.bits_per_byte.at(-1)?.toPrecision(4), "bits per byte"),
+      tile(latest(now.heldout, "loss"), "held-out loss"),
+      tile(latest(now.heldout, "bits_per_byte"), "bits per byte"),
       tile(speed && short(speed), "tokens a second"),
       tile(now.train.lr.at(-1)?.toExponential(2), "learning rate")),
-    h("div", { class: "pair" },
-      chart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: [
-        { name: "training", points: points("train", "loss"), colour: "var(--muted)" },
-        { name: "held-out", points: points("heldout", "loss"), colour: "var(--cell0)" },
-      ].filter((one) => one.points.length) }),
+    (now.train.step.length > 1 || now.heldout.step.length > 1) && h("div", { class: "pair" },
+      chart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: lossLines(now) }),
       chart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
-        { name: "speed", points: points("train", "tokens_per_second"), colour: "var(--cell2)" }] })),
+        { name: "speed", points: points(now.train, "tokens_per_second"), colour: "var(--cell2)" }] })),
     samples(now.samples),
   ];
 }
@@ -156,7 +171,8 @@ function samples(all) {
 
 function comparisonOf(now) {
   const curves = now.cells.map((cell) => ({
-    name: cell.name, points: cell.heldout.step.map((step, n) => [step, cell.heldout.loss[n]]),
+    name: cell.heldout.is_bound.at(-1) ? `${cell.name}, at most` : cell.name,
+    points: points(cell.heldout, "loss"),
   })).filter((one) => one.points.length);
   return [
     curves.length > 0 && h("div", { class: "pair" }, chart({
@@ -172,8 +188,8 @@ function comparisonOf(now) {
             cell.error && h("span", { class: "error" }, ` ${cell.error}`)),
           h("td", { class: "n" }, `${Math.floor(100 * cell.share)} %`),
           h("td", { class: "n" }, (cell.step ?? 0).toLocaleString("en")),
-          h("td", { class: "n" }, cell.heldout.loss.at(-1)?.toPrecision(4) ?? "–"),
-          h("td", { class: "n" }, cell.heldout.bits_per_byte.at(-1)?.toPrecision(4) ?? "–")))))),
+          h("td", { class: "n" }, latest(cell.heldout, "loss") ?? "–"),
+          h("td", { class: "n" }, latest(cell.heldout, "bits_per_byte") ?? "–")))))),
     now.tables.map((table) => h("details", {}, h("summary", {}, table.title),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": table.title },
         h("table", { class: "plain" },
