@@ -132,13 +132,14 @@ class Served:
         has_head = predicts.tokens and not model.detects_replacements
         is_chat = isinstance(self._chat_task(), ConversationTask)
         try:
-            writes = not decoding.starts_of(model, [])
+            self.require_writes()
+            writes = True
         except UserError:
             writes = False
         fills = has_head and (model.fills_in_place or model.uses_sentinels)
         others = {
             "completions": writes,
-            "chat/completions": is_chat,
+            "chat/completions": is_chat and writes,
             "score": has_head,
             "fill": fills,
             "translate": model.answers,
@@ -172,6 +173,19 @@ class Served:
         own = self._trained.limit or UNLIMITED
         return own if asked is None else min(asked, self._trained.limit or asked)
 
+    def require_writes(self) -> None:
+        """Check that the model writes texts token by token, so that it can be batched.
+
+        Raises:
+            UserError: it does not.
+        """
+        decoding.starts_of(self.trained, [])
+        if self.trained.unmasks:
+            raise self.trained.unable(
+                "writes in any order, as 'foreword generate' does, and no server here",
+                "causal, encoder-decoder, n-gram",
+            )
+
     # -- texts -------------------------------------------------------------------------------------
 
     def completion(self, body: bodies.CompletionBody) -> RequestJob:
@@ -180,7 +194,7 @@ class Served:
         Raises:
             UserError: the model does not, or a prompt is empty, too long or not of its tokens.
         """
-        decoding.starts_of(self.trained, [])
+        self.require_writes()
         if body.echo and not self.trained.continues:
             raise UserError("echo: this model reads the prompt as a source, and does not repeat it")
         prompts = _items(body.prompt, "prompt")
@@ -236,6 +250,7 @@ class Served:
                 f"{self.name}: was not tuned on conversations, so it has no form for them; tune it "
                 "with 'foreword tune RUN --task chat', or use /v1/completions"
             )
+        self.require_writes()
         messages = read_messages([_plain(item) for item in body.messages], "messages")
         if not messages or messages[-1].role == ASSISTANT:
             raise UserError("messages: must end with a message of the user")

@@ -257,6 +257,16 @@ def test_bad_requests_are_told_what_is_wrong(
     assert set(error) == {"message", "type", "param", "code"}
 
 
+def test_what_writes_in_any_order_is_not_offered_to_write(ask: Asks) -> None:
+    client = ask("diffusion")
+    endpoints = client.get("/v1/models").json()["data"][0]["endpoints"]
+    paths = {"v1/completions": "prompt", "inspect/next": "text", "inspect/beam": "text"}
+    assert {"score", "fill"} <= set(endpoints) and not {"completions", *paths} & set(endpoints)
+    for path, key in paths.items():
+        refused = client.post(f"/{path}", json={key: "The cat"})
+        assert refused.status_code == 400 and "writes in any order" in refused.text
+
+
 def test_only_those_who_may_are_answered(ask: Asks) -> None:
     page = "http://localhost:3000"
     client = ask("decoder", guard=Guard("0.0.0.0", "secret", page))

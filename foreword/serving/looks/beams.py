@@ -79,6 +79,6 @@ def _beam(served: Served, body: BeamBody) -> Compute:
 BEAM = Look(
     BeamBody,
     _beam,
-    lambda served: decoding.starts_of(served.trained, []),
+    Served.require_writes,
     "Continue a text by beam search, with all its beams",
 )

@@ -107,6 +107,6 @@ def _binned(nats: Tensor) -> list[tuple[float, int]]:
 NEXT = Look(
     NextBody,
     _next,
-    lambda served: decoding.starts_of(served.trained, []),
+    Served.require_writes,
     "Give the probabilities of the next token",
 )
