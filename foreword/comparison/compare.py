@@ -15,7 +15,7 @@ from foreword.comparison.power import power_notes
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic
-from foreword.process.cluster import Cluster
+from foreword.process.children import Pool
 from foreword.runs.stages import ProgressReporter
 
 
@@ -40,7 +40,7 @@ def compare(
     grid: Grid,
     folder: Path,
     display: ProgressReporter,
-    cluster: Cluster | None,
+    cluster: Pool | None,
     *,
     is_dry: bool,
     begin: Callable[[Results], None] = lambda results: None,

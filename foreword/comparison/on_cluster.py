@@ -1,7 +1,9 @@
-"""A comparison on a Ray cluster: each job a task, as soon as what it builds on is done.
+"""A comparison beside each other: each job a task, as soon as what it builds on is done.
 
-The folder of the comparison must be on a disk that all machines share. A run that dies with its
-machine continues elsewhere from its newest checkpoint, so that it costs at most its own time.
+Tasks run on a Ray cluster, or in child processes of this one, which share its cores and GPUs.
+
+On a cluster the folder of the comparison must be on a disk that all machines share. A run that dies
+with its machine continues elsewhere from its newest checkpoint, so it costs at most its own time.
 """
 
 from __future__ import annotations
@@ -14,20 +16,21 @@ from foreword.comparison.compute import compute_remotely
 from foreword.comparison.jobs import Job
 from foreword.comparison.run import Comparison
 from foreword.errors import UserError
-from foreword.process.cluster import Cluster
+from foreword.process.children import Children, Pool
 from foreword.settings import plugins
 
 
-def require_possible(comparison: Comparison, cluster: Cluster) -> None:
+def require_possible(comparison: Comparison, cluster: Pool) -> None:
     """Check that a machine of the cluster has what each cell takes.
 
     Raises:
         UserError: none has, or plug-ins are named, which other machines do not have.
     """
+    option = "--jobs" if isinstance(cluster, Children) else "--ray"
     if any(not root.distribution for root in plugins.plugged_in()):
         raise UserError(
-            "--ray: cannot be combined with --plugins, whose folder other machines do not have; "
-            "install the kinds as a package"
+            f"{option}: cannot be combined with --plugins, whose folder others lack; install "
+            "the kinds as a package"
         )
     machines = cluster.machines()
     for cell in comparison.grid.cells:
@@ -45,7 +48,9 @@ def require_possible(comparison: Comparison, cluster: Cluster) -> None:
 
 
 def run_on_cluster(
-    comparison: Comparison, cluster: Cluster, after_job: Callable[[], None] = lambda: None
+    comparison: Comparison,
+    cluster: Pool,
+    after_job: Callable[[], None] = lambda: None,
 ) -> bool:
     """Run the jobs that are not done; a failure is recorded, and the others are run.
 
@@ -65,11 +70,11 @@ def run_on_cluster(
     return True
 
 
-def _run(comparison: Comparison, cluster: Cluster, after_job: Callable[[], None]) -> None:
+def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -> None:
     jobs = comparison.jobs()
     waiting = [job for job in jobs if comparison.seconds_taken(job) is None]
     under_way: dict[Future[Any], Job] = {}
-    show_progress = comparison.progress.stage("jobs on the cluster")
+    show_progress = comparison.progress.stage("jobs beside each other")
     while True:
         # Submit what can begin; what builds on a failure never can.
         waiting = [job for job in waiting if not comparison.is_left_out(job)]

@@ -1,9 +1,5 @@
 """Texts to tokens on all cores, by worker processes, or on the machines of a Ray cluster.
 
-Each worker is a plain child process, which needs no `if __name__ == "__main__"` in the caller's
-script and ends by itself when the caller does. `-P` keeps the current folder off its path, so a
-`numpy.py` beside the texts is not imported.
-
 On a cluster the calling process reads and writes; tasks only encode, so machines need no common
 disk, and Ray runs a task again where a machine dies.
 """
@@ -12,22 +8,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Literal
 
 import numpy as np
 
 from foreword.disk import atomic
-from foreword.errors import UserError, WorkerError
+from foreword.process.children import Children
 from foreword.process.cluster import Cluster
 from foreword.text import sentences, utf8
 from foreword.text.tokenizer import Tokenizer
@@ -130,73 +121,6 @@ def _batches(pieces: Iterable[str], characters: int = _CHARACTERS) -> Iterator[l
         yield batch
 
 
-class Worker:
-    """A child process that encodes.
-
-    Args:
-        tokenizer: the folder it loads.
-        cut: what a sequence is.
-    """
-
-    def __init__(self, tokenizer: Path, cut: Cut) -> None:
-        code = f"from {__name__} import serve; serve(*__import__('sys').argv[1:])"
-        self._connection, remote = Pipe()
-        number = str(remote.fileno())
-        command = [sys.executable, "-P", "-c", code, number, str(tokenizer), cut]
-        root = str(Path(__file__).parents[2])  # the caller may have found it in its current folder
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), root]),
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            pass_fds=(remote.fileno(),),
-            process_group=0,  # the caller alone decides what a signal to all of its group means
-        )
-        remote.close()
-
-    def encode(self, texts: Sequence[bytes]) -> Encoded:
-        """Return the tokens of documents given as UTF-8.
-
-        Raises:
-            UserError: the process was killed, usually for lack of memory.
-            WorkerError: it failed.
-        """
-        try:
-            self._connection.send(texts)
-            encoded: Encoded = self._connection.recv()
-        except (EOFError, ConnectionError):
-            raise self._failure() from None
-        return encoded
-
-    def _failure(self) -> Exception:
-        """Return the error that ended the process."""
-        status = self._process.wait()
-        self._output.seek(0)
-        output = self._output.read().decode(errors="replace").strip()
-        last = output.rpartition("\n")[2]
-        if status > 0 and output and "MemoryError" not in last:
-            return WorkerError(f"a worker process failed: {last}", output)
-        number = status if status >= 0 else 128 - status
-        return UserError(
-            f"a worker process died (status {number}), probably out of memory; "
-            "use fewer: --workers 1"
-        )
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-        self._output.close()
-
-
 @contextmanager
 def encoder_pool(
     local: DocumentEncoder, tokenizer: Path, workers: int, cut: Cut
@@ -209,35 +133,23 @@ def encoder_pool(
         workers: number of processes; 0 encodes everything in this process.
         cut: what a sequence is.
     """
-    with ExitStack() as stack:
-        free: SimpleQueue[Worker] = SimpleQueue()
-        for _ in range(workers):
-            worker = Worker(tokenizer, cut)
-            stack.callback(worker.close)
-            free.put(worker)
-        # Made last, so that these threads end before the processes that they wait for.
-        threads = ThreadPoolExecutor(max(1, workers))
-        stack.callback(threads.shutdown, cancel_futures=True)
+    with ThreadPoolExecutor(1) as here, ExitStack() as stack:
+        children = stack.enter_context(Children(workers, "--workers 1")) if workers else None
 
-        def encode(texts: list[bytes]) -> Encoded:
-            if not workers or max(map(len, texts)) > _LONG:
-                return local.encode(texts)
-            worker = free.get()
-            try:
-                return worker.encode(texts)
-            finally:
-                free.put(worker)
+        def encode(texts: list[bytes]) -> Future[Encoded]:
+            if children is None or max(map(len, texts)) > _LONG:
+                return here.submit(local.encode, texts)
+            return children.submit(encode_in_child, tokenizer, cut, texts)
 
-        yield lambda texts: threads.submit(encode, texts)
+        yield encode
 
 
-def serve(number: str, tokenizer: str, cut: Cut) -> None:
-    """Encode what comes over the connection with this file descriptor, until it is closed."""
-    connection = Connection(int(number))
-    encoder = DocumentEncoder(Tokenizer.load(tokenizer), cut)
-    with suppress(EOFError, ConnectionError):
-        while True:
-            connection.send(encoder.encode(connection.recv()))
+def encode_in_child(tokenizer: Path, cut: Cut, texts: list[bytes]) -> Encoded:
+    """Return the tokens of documents given as UTF-8; this process keeps the tokenizer."""
+    key = (str(tokenizer), cut)
+    if key not in _encoders:
+        _encoders[key] = DocumentEncoder(Tokenizer.load(tokenizer), cut)
+    return _encoders[key].encode(texts)
 
 
 _encoders: dict[tuple[str, Cut], DocumentEncoder] = {}  # of this process, a task's

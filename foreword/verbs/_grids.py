@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.display.results import Part, Remark, ResultTable
+from foreword.errors import UserError
+from foreword.settings.ranges import Count
 from foreword.verbs._arguments import paths
 from foreword.verbs._contract import Flag, PathName, Paths
 from foreword.verbs._groups import ReadsText, ShowsProgress
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from foreword.comparison.compare import Compared
     from foreword.comparison.grid import Grid
     from foreword.comparison.tables import MarkdownTable
+    from foreword.process.children import Pool
     from foreword.process.cluster import Cluster
 
 
@@ -28,11 +31,13 @@ class TrainsGrid(ReadsText, ShowsProgress):
         heldout: held-out text; default: a share of the data.
         dry_run: prepare the data and estimate the time; train nothing.
         ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine.
+        jobs: work on as many cells at a time, in processes that share this machine and its GPU.
     """
 
     heldout: Paths | None = None
     dry_run: bool = False
     ray: Annotated[str | None, Flag(metavar="ADDRESS")] = None
+    jobs: Count | None = None
 
     def text(self, data: Paths | None, tasks: PathName | None = None) -> dict[str, Any]:
         """Return the text as grids are loaded with it, and the folder of the files of tasks."""
@@ -50,10 +55,20 @@ class TrainsGrid(ReadsText, ShowsProgress):
         from foreword.comparison.compare import compare
 
         try:
-            with connected_to(self.ray) as cluster, self.display(announces=True) as display:
-                return compare(grid, out, display, cluster, is_dry=is_dry, **how)
+            with self._workers() as workers, self.display(announces=True) as display:
+                return compare(grid, out, display, workers, is_dry=is_dry, **how)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; the same command continues in {out}") from None
+
+    def _workers(self) -> AbstractContextManager[Pool | None]:
+        """Return what jobs run on; None for this process."""
+        from foreword.process.children import Children
+
+        if self.jobs is None:
+            return connected_to(self.ray)
+        if self.ray is not None:
+            raise UserError("--jobs cannot be combined with --ray, which uses all of the cluster")
+        return Children(self.jobs, f"--jobs {max(1, self.jobs // 2)}")
 
 
 def connected_to(ray: str | None) -> AbstractContextManager[Cluster | None]:

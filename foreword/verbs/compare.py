@@ -89,6 +89,7 @@ class Compare(Budgets, TrainsGrid, Verb[ComparisonResult]):
         ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine. Each
             cell has the cpus and gpus that the grid or the cell states, and all machines share the
             disk of --out and of the tasks.
+        jobs: work on as many cells at a time, in processes that share this machine and its GPU.
     """
 
     grid: Annotated[PathName, ARGUMENT]
