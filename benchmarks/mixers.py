@@ -9,6 +9,8 @@ each point the median of a few turns in a process of its own, as `attention_leng
 generate: one token more of a model of 4 layers behind a cache of random numbers.
 recall: two of three positions of a row of 48 hold a key and its value, one of 8; the others name a
 key that came before, and the model says its value. Two layers of 64; the hybrid's second is full.
+With --length 4096 or more, 64 pairs and 128 queries are planted among tokens that say nothing; on a
+GPU if there is one.
 
 On the CPU in seconds of CPU time, by one thread. Ratios are to full attention in the same run.
 """
@@ -22,6 +24,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from attention_length import resident
@@ -46,18 +49,19 @@ KINDS = ("full", "window", "bigbird", "linformer", "gated_deltanet", "hybrid")
 LENGTHS = (1_024, 4_096, 16_384, 65_536)
 ENCODERS = ("bigbird", "linformer")  # read from both sides here; Linformer cannot do otherwise
 LENGTH, ASKED, VALUES, ROWS, LR = 48, 0.33, 8, 64, 1e-2  # of recall
-BANDS = ((1, 4), (5, 8), (9, 16), (17, 32), (33, 47))  # distances from a query back to its key
+PAIRS, QUERIES, TOKENS = 64, 128, 16_384  # planted in a long row; tokens of its batch
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of recall
 
 
 def model_of(kind: str, length: int, *, small: bool = False, layers: int = 1) -> Transformer:
     """Return the settings of a model with a kind of layer; small ones are those of recall."""
-    window = 8 if small else 64
+    short = length <= LENGTH
     attention = {
-        "window": Window(radius=window),
-        "bigbird": BigBird(block=4 if small else 64, random=1 if small else 3),
-        "linformer": Linformer(length, 16 if small else 128),
+        "window": Window(radius=8 if short else 64),
+        "bigbird": BigBird(block=4 if short else 64, random=1 if short else 3),
+        "linformer": Linformer(length, 16 if short else 128),
         "gated_deltanet": (
-            delta := GatedDeltaNet(d_key=16 if small else None, chunk=16 if small else 64)
+            delta := GatedDeltaNet(d_key=16 if small else None, chunk=16 if short else 64)
         ),
         "hybrid": delta,
     }.get(kind, Dense())
@@ -67,7 +71,7 @@ def model_of(kind: str, length: int, *, small: bool = False, layers: int = 1) ->
         heads=2 if small else 4,
         d_ff=128,
         feedforward=small,
-        segments=LENGTH if small else 0,
+        segments=max(LENGTH, PAIRS + 1) if small else 0,
         position=Rotary(),
         attention=attention,
         dense_every=layers if kind == "hybrid" else 0,
@@ -162,19 +166,55 @@ def rows(random: torch.Generator, kind: str) -> tuple[Batch, Tensor, Tensor]:
     return Batch(ids, positions, mask_of(kind), segments=segments), values.gather(1, at), distances
 
 
-def recall(kind: str, budget: float) -> tuple[list[float], int]:
+def planted(random: torch.Generator, kind: str, length: int) -> tuple[Batch, Tensor, Tensor]:
+    """Return long rows with a few pairs and queries, as `rows`; distances are 0 but at queries."""
+    shape = (TOKENS // length, length)
+    order = torch.rand(shape, generator=random).argsort(1)
+    pairs, queries = order[:, :PAIRS].sort(1).values, order[:, PAIRS : PAIRS + QUERIES]
+    values = torch.randint(0, VALUES, pairs.shape, generator=random)
+    keys = torch.rand(pairs.shape, generator=random).argsort(1)
+    # Each query is of an earlier pair, any as likely; one before all pairs says nothing.
+    earlier = (pairs[:, None] < queries[..., None]).sum(-1)
+    which = (torch.rand(queries.shape, generator=random) * earlier).long()
+    distances = torch.where(earlier > 0, queries - pairs.gather(1, which), 0)
+    ids = torch.full(shape, VALUES + 1)
+    ids.scatter_(1, pairs, values).scatter_(1, queries, VALUES)
+    segments = torch.full(shape, PAIRS)
+    segments.scatter_(1, pairs, keys).scatter_(1, queries, keys.gather(1, which))
+    at = torch.zeros(shape, dtype=torch.int64)
+    answers = at.scatter(1, queries, values.gather(1, which))
+    positions = torch.arange(length).expand(shape)
+    batch = Batch(ids, positions, mask_of(kind), segments=segments)
+    return batch, answers, at.scatter(1, queries, distances)
+
+
+def drawn(random: torch.Generator, kind: str, length: int) -> tuple[Batch, Tensor, Tensor]:
+    """Return rows of a length, on the device."""
+    batch, *others = rows(random, kind) if length == LENGTH else planted(random, kind, length)
+    answers, distances = (other.to(DEVICE) for other in others)
+    return batch.to(torch.device(DEVICE)), answers, distances
+
+
+def bands(length: int) -> list[tuple[int, int]]:
+    """Return distances from a query back to its key, from and to."""
+    ends = [4, 8, 16, 32, 47] if length == LENGTH else [length // n for n in (64, 16, 4, 2, 1)]
+    return [(low + 1, high) for low, high in pairwise([0, *ends])]
+
+
+def recall(kind: str, length: int, budget: float) -> tuple[list[float], int]:
     """Return the share of values that are right in each band of distances, and the steps."""
     random = torch.Generator().manual_seed(1)
-    settings = model_of(kind, LENGTH, small=True, layers=2)
+    settings = model_of(kind, length, small=True, layers=2)
     head = nn.Linear(64, VALUES)
-    model = Model(settings.build(VALUES + 1), nn.ModuleDict({"value": head}))
+    model = Model(settings.build(VALUES + 2), nn.ModuleDict({"value": head}))
     initialise(model, 1)
+    model.to(DEVICE)
 
     def loss_of(batch: Batch, answers: Tensor, distances: Tensor) -> Tensor:
         is_query = distances > 0
         return F.cross_entropy(head(model.backbone(batch).states[is_query]), answers[is_query])
 
-    given = rows(random, kind)
+    given = drawn(random, kind, length)
     loss = Loss(loss_of(*given), torch.tensor(1.0), {})
     each = flops.count(model, given[0], lambda _: replace(loss, total=loss_of(*given)))
     steps = max(1, round(budget / each))
@@ -182,19 +222,19 @@ def recall(kind: str, budget: float) -> tuple[list[float], int]:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, steps + 1, pct_start=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
-        torch.autograd.backward(loss_of(*rows(random, kind)))
+        torch.autograd.backward(loss_of(*drawn(random, kind, length)))
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
     # Rows that are new: shares of right values by distance.
-    right: list[list[float]] = [[] for _ in BANDS]
+    right: list[list[float]] = [[] for _ in bands(length)]
     with torch.no_grad():
         for _ in range(16):
-            batch, answers, distances = rows(random, kind)
+            batch, answers, distances = drawn(random, kind, length)
             best = head(model.backbone(batch).states).argmax(-1) == answers
-            for shares, (low, high) in zip(right, BANDS, strict=True):
+            for shares, (low, high) in zip(right, bands(length), strict=True):
                 shares += best[(distances >= low) & (distances <= high)].float().tolist()
-    return [sum(shares) / len(shares) for shares in right], steps
+    return [sum(shares) / max(1, len(shares)) for shares in right], steps
 
 
 def in_process(function: Callable[..., tuple[float, float]], *given: object) -> tuple[float, float]:
@@ -233,6 +273,7 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--flops", type=float, default=5e11, help="of each training of recall")
+    parser.add_argument("--length", type=int, default=LENGTH, help="of the rows of recall")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     kinds = arguments.kinds.split(",")
@@ -241,10 +282,11 @@ def main() -> None:
     elif arguments.part == "generate":
         by_length(generate, [kind for kind in kinds if kind not in ENCODERS], arguments.longest)
     else:
-        print(f"distance {'':12} " + "".join(f"{low:>5}-{high:<4}" for low, high in BANDS))
+        names = (f"{low:>6}-{high:<5}" for low, high in bands(arguments.length))
+        print(f"distance {'':12} " + "".join(names))
         for kind in kinds:
-            shares, steps = recall(kind, arguments.flops)
-            line = "".join(f"{100 * share:9.0f}%" for share in shares)
+            shares, steps = recall(kind, arguments.length, arguments.flops)
+            line = "".join(f"{100 * share:11.0f}%" for share in shares)
             print(f"{kind:15} {steps:>5,} {line}", flush=True)
 
 
