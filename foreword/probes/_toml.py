@@ -286,14 +286,15 @@ def _kind_of(file: Path, module: str, changed: int) -> type[TomlSuite]:
     name = "".join(map(str.capitalize, file.stem.split("_")))
     first_line = suite.description.strip().partition("\n")[0]
     namespace = {
-        "__module__": module,
         "__doc__": suite.description,
         "file": suite,
         "heading": suite.heading or first_line,
         **{key: getattr(suite, key) for key in ("measured", "subset", "unit", "caution")},
     }
     settings: list[Any] = [("limit", CountOrZero, suite.limit), *ask]
-    return make_dataclass(name, settings, bases=(TomlSuite,), namespace=namespace, frozen=True)
+    made = make_dataclass(name, settings, bases=(TomlSuite,), namespace=namespace, frozen=True)
+    made.__module__ = module  # from Python 3.12 on it is set to that of who calls
+    return made
 
 
 def _number_of(answer: Any, options: Sequence[str], where: str) -> int:
