@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,19 +57,17 @@ def write(rows: PageRows, left_out: Mapping[str, str], folder: Path) -> str:
 def _markdown(rows: PageRows, left_out: Mapping[str, str]) -> str:
     claims = rows.claims
     own = {of: [row for row in claims if row.verdict == of] for of in TITLES}
-    runs = sorted({row.run for row in claims if row.verdict != MISSING})
-    numbers = {run: str(n) for n, run in enumerate(runs, 1)} if len(runs) > 1 else {}
+    counts = Counter(row.run for row in claims if row.verdict != MISSING)
+    numbers = {run: str(n) for n, run in enumerate(sorted(counts), 1)}
+    trained = [f"{n}. {run} ({counts[run]} of the claims)\n" for run, n in numbers.items()]
+    numbers = numbers if len(numbers) > 1 else {}
     parts = [
         "# What lectures claim, each decided by experiment\n",
         f"Verdicts on {len(claims)} claims: holds {len(own[HOLDS])}, does not hold "
         f"{len(own[FAILS])}, not shown at this budget {len(own[NOT_SHOWN])}, not measured yet "
         f"{len(own[MISSING])}. Written by `foreword claims table` from the results alone; "
         "[how to read it, and how to add a claim](writing_claims.md).\n",
-        "Trained:\n",
-        "".join(
-            f"{n}. {sum(row.run == run for row in claims)} claims: {run}\n"
-            for n, run in enumerate(runs, 1)
-        ),
+        "Trained:\n\n" + "".join(trained) if trained else "Nothing is trained yet.\n",
         f"![each claim's number, less what it had to exceed]({PLOT})\n",
     ]
     parts += [_table(of, own[of], numbers).markdown() for of in TITLES if own[of]]

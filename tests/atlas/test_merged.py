@@ -152,8 +152,7 @@ def test_verdicts_of_an_earlier_call_stay_at_the_same_scale(claims: Path, tmp_pa
     assert replace(both["first"], p_holm=first.p_holm) == first
     assert [row.p_holm for row in both.values()] == holm([row.p for row in both.values()])
     page = (out / "claims.md").read_text(encoding="utf-8")
-    assert "1. 1 claims" in page
-    assert "2. 1 claims" in page
+    assert page.count("(1 of the claims)") == 2
     assert set(rows("third.toml", scale=2.0)) == {"third"}
 
 
