@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -180,7 +181,7 @@ class _Merged:
             known = Cell(
                 recipe=cell.recipe,
                 label=name,
-                set={} if after else config.merge(grid.set, cell.set),
+                set={} if after else _settings(grid, cell),
                 sweep=None if after else sweep,
                 budget=self._scaled(grid.budget_of(cell)),
                 after=after,
@@ -209,6 +210,17 @@ class _Merged:
             self.probes.append(probe)
         names = [one.name for one in named(self.probes)]
         return names[self.probes.index(probe)]
+
+
+def _settings(grid: Grid, cell: Cell) -> config.Table:
+    """Return the settings of a grid and a cell as one table.
+
+    It has the whole of each part that they set: `kind` drops what the grid sets of a part if it is
+    another than the recipe's, and two tables merged without the recipe cannot tell.
+    """
+    recipe = config.read(config.RECIPES.find(cell.recipe))
+    whole = functools.reduce(config.merge, (grid.set, cell.set), recipe)
+    return {part: whole[part] for part in {**grid.set, **cell.set}}
 
 
 def _unique(name: str, names: Iterable[str]) -> str:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from foreword.atlas.merged import Atlas
-from foreword.atlas.verdict import MISSING, Decision, corrected, verdict
+from foreword.atlas.verdict import MISSING, Decision, verdict
 from foreword.comparison.claim import Claim, ClaimTerm
 from foreword.comparison.results import LOSSES, NUMBERS, TuningScore, values_of
 from foreword.comparison.run import RESULTS
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.runs.provenance import make_provenance
 from foreword.settings import config
 
 FILE = "claims.json"
@@ -49,6 +50,7 @@ class Record:
         hours: the time that the scale was chosen for; None for a given one.
         text: what the cells are trained on.
         claims: the claims by name.
+        where: when and where the cells were trained last, and by which version.
         left_out: why others are not decided, by name.
         others: claims of earlier runs in the folder, which the last one did not name.
     """
@@ -56,7 +58,8 @@ class Record:
     scale: float
     hours: float | None
     text: tuple[str, ...]
-    claims: Mapping[str, Recorded]
+    claims: Mapping[str, Recorded] = field(default_factory=dict)
+    where: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, Recorded] = field(default_factory=dict)
 
@@ -102,7 +105,7 @@ class Findings:
                 decisions[name] = Decision(MISSING, bounds=bounds)
             else:
                 decisions[name] = verdict(one.claim, self.values)
-        return corrected(decisions)
+        return decisions
 
 
 def commit(folder: Path, atlas: Atlas, record: Record, trained: Collection[str]) -> None:
@@ -129,7 +132,8 @@ def commit(folder: Path, atlas: Atlas, record: Record, trained: Collection[str])
             claims[name] = Recorded(claim, now, is_new)
     others = {name: one for name, one in earlier.items() if name not in claims}
     parts = {"claims": _tables(claims), "others": _tables(others)}
-    stored.write(folder / FILE, asdict(replace(record, claims={})) | parts)
+    record = replace(record, claims={}, where=_where())
+    stored.write(folder / FILE, asdict(record) | parts)
 
 
 def read(folder: Path) -> Record:
@@ -150,7 +154,7 @@ def read(folder: Path) -> Record:
         for part in ("claims", "others")
     )
     given = table["scale"], table["hours"], tuple(table["text"])
-    return Record(*given, claims, table["left_out"], others)
+    return Record(*given, claims, table.get("where", ""), table["left_out"], others)
 
 
 def findings(folder: Path) -> Findings:
@@ -171,6 +175,15 @@ def findings(folder: Path) -> Findings:
             for cell in table.get("grid", {}).get("cells", ())
         },
     )
+
+
+def _where() -> str:
+    """Return the day, this machine and this version of Foreword, in words."""
+    made = make_provenance()
+    machine, commit = made["machine"], made["commit"]
+    processor = machine.get("gpu", machine["processor"])
+    version = made["foreword"] + (f" at {commit}" if commit else "")
+    return f"{made['created'][:10]}, {processor}, {machine['cores']} cores, Foreword {version}"
 
 
 def _tables(claims: Mapping[str, Recorded]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ many would show a difference as large as the one seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, stats
@@ -35,7 +35,6 @@ class Decision:
         low: the lower end of its interval.
         high: the upper end.
         p: p-value, two-sided, of the number being what was to be exceeded.
-        holm: the same, corrected for all claims that were measured (Holm 1979).
         seeds: the fewest values of a cell.
         shows: how far from what was to be exceeded the number must be to be shown with these seeds,
             with a power of 80 %; of ratios a factor.
@@ -50,7 +49,6 @@ class Decision:
     low: float = math.nan
     high: float = math.nan
     p: float = math.nan
-    holm: float = math.nan
     seeds: int = 0
     shows: float = math.nan
     needs: int | None = None
@@ -141,19 +139,3 @@ def seeds_needed(away: float, deviation: float, degrees: float) -> int | None:
         if detectable(deviation / math.sqrt(seeds), degrees * (seeds - 1)) <= away:
             return seeds
     return None
-
-
-def corrected(verdicts: Mapping[str, Decision]) -> dict[str, Decision]:
-    """Return the verdicts with Holm's p-values over all that were measured.
-
-    Reference: Holm 1979.
-    """
-    ps = {name: one.p for name, one in verdicts.items() if not math.isnan(one.p)}
-    largest, left, holm = 0.0, len(ps), dict[str, float]()
-    for name in sorted(ps, key=lambda name: ps[name]):
-        largest = max(largest, min(1.0, left * ps[name]))
-        holm[name], left = largest, left - 1
-    return {
-        name: replace(one, holm=holm[name]) if name in holm else one
-        for name, one in verdicts.items()
-    }

@@ -80,6 +80,8 @@ def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -
         waiting = [job for job in waiting if not comparison.is_left_out(job)]
         for job in [job for job in waiting if _can_begin(comparison, job)]:
             waiting.remove(job)
+            if any(comparison.is_one_tuning(job, other) for other in under_way.values()):
+                continue  # its score is read from the other's result
             with comparison.recording_failure(job):
                 inputs = comparison.inputs(job).absolute()
                 resources = comparison.grid.resources(job.cell) if not job.is_baseline else None

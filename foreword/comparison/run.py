@@ -304,6 +304,13 @@ class Comparison:
         file = folder and key and store.find(folder, key)
         return stored.read(file) if file else None
 
+    def is_one_tuning(self, job: Job, other: Job) -> bool:
+        """Return whether two jobs fine-tune alike, so that one result is that of both."""
+        if None in (job.task, other.task):
+            return False
+        one, two = (replace(j, task=None) for j in (job, other))
+        return one == two and self._key_of(job) == self._key_of(other)
+
     def seconds_taken(self, job: Job) -> float | None:
         """Return how long a job took; None if it is not done."""
         if job.planned is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 
 import foreword
 from foreword.atlas.merged import Atlas, atlas, load_claims
+from foreword.atlas.rows import ClaimRow
 from foreword.comparison.grid import Grid
+from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.statistics import holm
 from foreword.settings import config
 from tests.comparison import grids
 
@@ -63,6 +68,16 @@ def test_cells_of_equal_content_are_one(claims: Path) -> None:
     assert not found.grid.probes  # no claim is about it
     names = [str(term) for _, term in found.claims["second"].weighted]
     assert names == ["masked #2", "decoder"]
+
+
+def test_a_cell_that_names_the_kind_of_its_recipe_keeps_the_settings_of_its_claim(
+    claims: Path,
+) -> None:
+    narrow = {"kind": "transformer", "d_ff": 12}
+    more = {"cells": [{**grids.MASKED, "set": {"model": narrow}}, grids.CAUSAL]}
+    write(claims, "narrow", set={"model": {"layers": 3}}, **more)
+    found = made(claims, "narrow").grid
+    assert [found.recipe(cell, 1).model.layers for cell in found.cells] == [3, 1]
 
 
 def test_budgets_are_scaled_but_not_in_steps(claims: Path) -> None:
@@ -122,6 +137,54 @@ def test_a_run_continues_and_its_page_needs_its_results_alone(claims: Path, tmp_
     page = (tmp_path / "page/claims.md").read_text(encoding="utf-8")
     assert "heldout loss: masked less decoder is above 0" in page
     assert "been made to fit: third" in page
+
+
+def test_verdicts_of_an_earlier_call_stay_at_the_same_scale(claims: Path, tmp_path: Path) -> None:
+    def rows(name: str, scale: float = 1.0) -> dict[str, ClaimRow]:
+        made = foreword.claims.run([claims / name], out=out, scale=scale, progress=False)
+        return {row.claim: row for row in made.table.rows}
+
+    out, tokens = tmp_path / "out", {"unit": "tokens", "amount": 100.0}
+    write(claims, "third", cells=[grids.CAUSAL, {**grids.MASKED, "set": NARROW}], budget=tokens)
+    first = rows("first.toml")["first"]
+    both = rows("third.toml")
+    assert set(both) == {"first", "third"}
+    assert replace(both["first"], p_holm=first.p_holm) == first
+    assert [row.p_holm for row in both.values()] == holm([row.p for row in both.values()])
+    page = (out / "claims.md").read_text(encoding="utf-8")
+    assert page.count("(1 of the claims)") == 2
+    assert set(rows("third.toml", scale=2.0)) == {"third"}
+
+
+def test_a_page_keeps_verdicts_whose_results_are_elsewhere(claims: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "page"
+    foreword.claims.run([claims / "first.toml"], out=out, progress=False)
+    (first,) = foreword.claims.table(out, to=page).rows
+    cells = (page / "claims_cells.csv").read_text(encoding="utf-8").splitlines()
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(out / "results.json", other)
+    recorded = stored.read(out / "claims.json")
+    claim = recorded["claims"]["first"]
+    missing = {**claim, "claim": {**claim["claim"], "lower": ["another"]}}
+    made = {"second": claim, "first": missing, "third": missing}
+    stored.write(other / "claims.json", {**recorded, "where": "on a GPU", "claims": made})
+    rows = {row.claim: row for row in foreword.claims.table(other, to=page).rows}
+    assert replace(rows["first"], p_holm=first.p_holm) == first
+    assert rows["third"].verdict == "not measured"
+    assert math.isnan(rows["third"].p_holm)
+    assert rows["second"] == replace(rows["first"], claim="second", run=rows["second"].run)
+    assert rows["second"].run.startswith("on a GPU")
+    written = (page / "claims_cells.csv").read_text(encoding="utf-8").splitlines()
+    assert set(cells) < set(written)
+    assert len(written) == 2 * len(cells) - 1
+    # What the folder holds takes the place of what the page had.
+    stored.write(other / "claims.json", {**recorded, "where": "on a GPU"})
+    again = {row.claim: row.run for row in foreword.claims.table(other, to=page).rows}
+    assert again == dict.fromkeys(("first", "second"), rows["second"].run)
+    (page / "claims.csv").write_text("claim,verdict\nthird,holds\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"claims\.csv: its verdicts cannot be kept"):
+        foreword.claims.table(other, to=page)
 
 
 def test_a_changed_prediction_is_recorded_as_late(claims: Path, tmp_path: Path) -> None:

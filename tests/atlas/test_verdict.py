@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foreword.atlas import page
+from foreword.atlas import rows
 from foreword.atlas.record import Findings, Record, Recorded
 from foreword.atlas.verdict import (
     FAILS,
@@ -17,11 +17,11 @@ from foreword.atlas.verdict import (
     MISSING,
     NOT_SHOWN,
     Decision,
-    corrected,
     detectable,
     verdict,
 )
 from foreword.comparison.claim import Claim, ClaimTerm
+from foreword.evaluation.statistics import holm
 
 A, B, C = [1.0, 1.1, 1.2], [0.5, 0.6, 0.7], [0.9, 1.3, 1.1]
 VALUES = {
@@ -98,12 +98,8 @@ def test_a_trend_is_the_least_squares_line() -> None:
 
 
 def test_holm_corrects_as_r_does() -> None:
-    made = {str(p): Decision(HOLDS, p=p) for p in (0.01, 0.04, 0.03, 0.005)}
-    made["not measured"] = Decision(MISSING)
-    found = {name: one.holm for name, one in corrected(made).items()}
-    assert math.isnan(found.pop("not measured"))
     # R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
-    assert list(found.values()) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 def test_a_detectable_distance_is_shown_in_eight_of_ten_experiments() -> None:
@@ -156,7 +152,7 @@ def test_bounds_are_not_set_against_exact_losses(measure: str, bounds: tuple[str
     decision = found.verdicts()["c"]
     assert decision.verdict == (MISSING if is_mixed else HOLDS)
     assert decision.bounds == (("a",) if is_mixed else ())
-    shown = page._measured(found, tested)
+    shown = rows._measured(found, tested, rows._terms(found, tested))
     assert shown.count("at most") == (len(bounds) if measure == "bits_per_byte" else 0)
     if is_mixed:
-        assert page._power(tested, decision).startswith("exact losses; of a only upper bounds")
+        assert rows._power(tested, decision).startswith("exact losses; of a only upper bounds")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.jobs import Job
+from foreword.comparison.on_cluster import run_on_cluster
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
@@ -329,3 +332,32 @@ def test_a_piece_is_shown_again_after_its_model_is_built(folder: Path, tmp_path:
     grids.compare(folder, tmp_path / "out", Shown(), cells=[MASKED])
     assert shown[shown.index("building the model") + 1].endswith(f"  {ALL[0]}")
     assert not {"training", "evaluating", "saving"} & set(shown)
+
+
+def test_a_tuning_that_two_tasks_score_is_done_once_by_jobs_beside_each_other(
+    tmp_path: Path,
+) -> None:
+    submitted = list[str]()
+
+    class AtOnce:
+        """A pool that computes what is submitted before it returns."""
+
+        def submit(self, function: Callable[..., Any], *args: Any, **_: Any) -> Future[Any]:
+            submitted.append(str(args[0].job))
+            future = Future[Any]()
+            future.set_result(function(*args))
+            return future
+
+    tasks = [grids.TASK, {**grids.TASK, "name": "Again", "metric": "accuracy"}]
+    grids.write_files(tmp_path)
+    file = grids.write_grid(tmp_path, tasks=tasks, cells=[grids.CAUSAL])
+    comparison = Comparison(load_grid(file), tmp_path / "out", grids.Quiet())
+    comparison.prepare()
+    run_on_cluster(comparison, AtOnce())
+    assert all(comparison.seconds_taken(job) is not None for job in comparison.jobs())
+    assert sorted(submitted) == [
+        "Reviews: bag of words",
+        "decoder, seed 1: Reviews",
+        "decoder, seed 1: Reviews from scratch",
+        "decoder, seed 1: pretraining",
+    ]

@@ -133,9 +133,12 @@ class Run(TrainsGrid, ClaimsVerb[ClaimsRun]):
         """Record the claims, and train their cells."""
         from foreword.atlas import record
 
-        known = record.Record(scale, self.hours, made.grid.data, {}, left_out)
+        out = Path(self.out)
+        known = record.Record(scale, self.hours, made.grid.data, left_out=left_out)
 
         def begin(earlier: Results) -> None:
-            record.commit(Path(self.out), made, known, {run.cell for run in earlier.runs})
+            if (out / record.FILE).is_file() and record.read(out).claims.keys() - made.claims:
+                Table(out)()  # before these results take the place of those
+            record.commit(out, made, known, {run.cell for run in earlier.runs})
 
-        return self.compared(made.grid, Path(self.out), is_dry=self.dry_run, begin=begin)
+        return self.compared(made.grid, out, is_dry=self.dry_run, begin=begin)
