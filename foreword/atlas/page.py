@@ -61,11 +61,13 @@ def _markdown(rows: PageRows, left_out: Mapping[str, str]) -> str:
     numbers = {run: str(n) for n, run in enumerate(sorted(counts), 1)}
     trained = [f"{n}. {run} ({counts[run]} of the claims)\n" for run, n in numbers.items()]
     numbers = numbers if len(numbers) > 1 else {}
+    sure = sum(row.p_holm < 1 - LEVEL for row in (*own[HOLDS], *own[FAILS]))
     parts = [
         "# What lectures claim, each decided by experiment\n",
         f"Verdicts on {len(claims)} claims: holds {len(own[HOLDS])}, does not hold "
         f"{len(own[FAILS])}, not shown at this budget {len(own[NOT_SHOWN])}, not measured yet "
-        f"{len(own[MISSING])}. Written by `foreword claims table` from the results alone; "
+        f"{len(own[MISSING])}. Of the decided, {sure} are so by p too, corrected for the number of "
+        "claims (below 0.05, Holm). Written by `foreword claims table` from the results alone; "
         "[how to read it, and how to add a claim](writing_claims.md).\n",
         "Trained:\n\n" + "".join(trained) if trained else "Nothing is trained yet.\n",
         f"![each claim's number, less what it had to exceed]({PLOT})\n",

@@ -229,14 +229,17 @@ def _require_row(made: Dial) -> None:
 def _ordered(plans: list[FamilyPlan]) -> list[FamilyPlan]:
     """Return plans by what they scored at the purpose; those without scores by the loss.
 
-    Counts suffice where they are known to: a network whose loss is not known comes first.
+    Counts suffice where they are known to: a network whose loss is not known comes before them, and
+    after those whose loss is known.
     """
     is_one_unit = len({plan.expected.unit for plan in plans}) == 1
+    known = [plan.expected.value for plan in plans if plan.dial is not None]
+    last_network = max((value for value in known if value is not None), default=-math.inf)
 
-    def key(plan: FamilyPlan) -> tuple[float, float]:
+    def key(plan: FamilyPlan) -> tuple[float, float, bool]:
         value = plan.expected.value
-        if value is None:
-            value = math.inf if plan.dial is None else -math.inf
-        return -plan.score[0] if plan.score else 0.0, value if is_one_unit else 0.0
+        if is_unknown := value is None:
+            value = math.inf if plan.dial is None else last_network
+        return -plan.score[0] if plan.score else 0.0, value if is_one_unit else 0.0, is_unknown
 
     return sorted(plans, key=key)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import foreword
 from foreword.errors import UserError
 from foreword.planning import budget_plan, conditions, timed
 from foreword.planning.dial import Conditions, dial
-from foreword.planning.laws import COMMON, FOLDER, Rules, laws
+from foreword.planning.laws import COMMON, FOLDER, Expectation, Rules, laws
 from foreword.runs.recipe import load_recipe
 from foreword.scaling.law import Law
 from foreword.settings import config
@@ -186,6 +187,30 @@ def test_counts_are_chosen_only_where_they_are_known_to_suffice(
     found = foreword.plan(text, hours=hours, purpose="generate")
     assert found.data()["family"] == chosen
     assert any(why in str(part) for part in found.tables())
+
+
+@pytest.mark.parametrize(
+    ("losses", "order"),
+    [
+        ({"ngram": 1.6, "lstm": None, "decoder": 1.5}, ["decoder", "lstm", "ngram"]),
+        ({"ngram": 1.6, "lstm": None, "decoder": 1.7}, ["ngram", "decoder", "lstm"]),
+        ({"ngram": 1.6, "lstm": None}, ["lstm", "ngram"]),
+        ({"ngram": None, "decoder": 1.7}, ["decoder", "ngram"]),
+    ],
+)
+def test_a_network_of_unknown_loss_comes_after_known_ones(
+    losses: dict[str, float | None], order: list[str]
+) -> None:
+    plans: list[Any] = [
+        SimpleNamespace(
+            family=name,
+            score=(),
+            dial=None if name == "ngram" else name,
+            expected=Expectation("bits per byte", "", loss),
+        )
+        for name, loss in losses.items()
+    ]
+    assert [plan.family for plan in budget_plan._ordered(plans)] == order
 
 
 def test_families_are_chosen_by_what_theirs_scored(text: Path) -> None:
