@@ -25,6 +25,13 @@ def folded(summary: str, content: str, *, is_open: bool = False) -> str:
     return f"<details{opened}><summary>{escape(summary)}</summary><div>{content}</div></details>"
 
 
+def chapter(heading: str, content: str, *, is_open: bool) -> str:
+    """Return a part of a page under a heading that folds and unfolds it."""
+    opened = " open" if is_open else ""
+    head = f"<summary><h2>{escape(heading)}</h2></summary>"
+    return f'<details class="chapter"{opened}>{head}<div>{content}</div></details>'
+
+
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:
     """Return key numbers, each with its name; "" without one."""
     cells = "".join(

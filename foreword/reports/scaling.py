@@ -68,6 +68,23 @@ def method_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
+def family_rows(fits: Sequence[FamilyFit]) -> list[dict[str, Any]]:
+    """Return a row for each family: what its direct fit says of its largest budget."""
+    rows = []
+    for fit in (fit for fit in fits if fit.counted == "all"):
+        _, exponent, _, tokens, state = method_rows(fit)[0].values()
+        rows.append(
+            {
+                "family": fit.name,
+                "exponent": exponent,
+                "largest budget, FLOPs": power(float(fit.runs.flops.max())),
+                "optimal tokens": tokens,
+                "state": state,
+            }
+        )
+    return rows
+
+
 def value_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     """Return a row for each value of the direct fit."""
     rows = []
@@ -239,7 +256,13 @@ def _body(name: str, fits: Sequence[FamilyFit]) -> str:
         f"<h1>Scaling laws: {escape(name)}</h1>",
         f'<p class="lead">{escape(of)}; the optimal number of tokens of a budget, and the loss to '
         "expect.</p>",
-        *(_section(fit) for fit in fits),
+        *([f"<h2>Direct fits</h2>{table(family_rows(fits))}"] if families > 1 else []),
+        *(
+            fragments.chapter(
+                fit.name, _section(fit), is_open=families == 1 and fit.counted == "all"
+            )
+            for fit in fits
+        ),
         f"<h2>How to read it</h2>{fragments.note(HOW)}",
     ]
     return "\n".join(sections)
@@ -247,10 +270,8 @@ def _body(name: str, fits: Sequence[FamilyFit]) -> str:
 
 def _section(fit: FamilyFit) -> str:
     remarks = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(fit))
-    name = escape(fit.name)
     refused = ", refused" if fit.methods["direct"].refused else ""
     parts = [
-        f"<h2>{name}</h2>",
         table(method_rows(fit)),
         f"<h3>Direct fit{refused}: L = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
         table(value_rows(fit)),
