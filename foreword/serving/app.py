@@ -40,6 +40,7 @@ from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
 from foreword.serving.watched import Watched
 from foreword.serving.worker import FullError, RequestJob
+from foreword.serving.written import WrittenText
 from foreword.settings import config
 from foreword.text import utf8
 
@@ -207,31 +208,35 @@ async def _watch(request: Request, job: RequestJob) -> None:
 async def _completions(
     server: Server, model: Served, body: bodies.CompletionBody, request: Request
 ) -> Response:
-    job = await run_in_threadpool(model.completion, body)
-    return await _texts(server, model, job, body, request)
+    texts = await run_in_threadpool(model.completion, body)
+    return await _texts(server, model, texts, body, request)
 
 
 async def _chat(server: Server, model: Served, body: bodies.ChatBody, request: Request) -> Response:
-    job = await run_in_threadpool(model.chat, body)
-    return await _texts(server, model, job, body, request)
+    texts = await run_in_threadpool(model.chat, body)
+    return await _texts(server, model, texts, body, request)
 
 
 async def _texts(
-    server: Server, model: Served, job: RequestJob, body: bodies.Generates, request: Request
+    server: Server,
+    model: Served,
+    texts: Sequence[WrittenText],
+    body: bodies.Generates,
+    request: Request,
 ) -> Response:
     """Answer with texts, at once or as they are generated."""
-    texts = list(job.waiting)
     read = sum(text.prompt_tokens for text in texts if text.start.number == 0)
     is_chat = isinstance(body, bodies.ChatBody)
     scores = texts[0].limits.scores
     answer = TextAnswer(model.name, model.trained.tokenizer, is_chat, scores, read)
-    begun, events = time.perf_counter(), server.events(model, job, request)
+    begun, events = time.perf_counter(), server.events(model, model.writing(texts), request)
 
     async def pieces() -> AsyncIterator[Any]:
         left = len(texts)
-        async for piece in events:
-            yield piece
-            left -= piece.finish is not None
+        async for event in events:
+            for piece in event if isinstance(event, list) else [event]:
+                yield piece
+                left -= piece.finish is not None
             if not left:
                 break
         answer.new_tokens = sum(text.tokens for text in texts)

@@ -26,7 +26,7 @@ from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.serving import bodies
 from foreword.serving.worker import ItemKind, ModelWorker, RequestJob
-from foreword.serving.written import Wanted, WrittenText
+from foreword.serving.written import Piece, Wanted, WrittenText
 from foreword.settings import kinds
 from foreword.tables.chat import ASSISTANT, read_messages, to_text
 from foreword.tables.columns import Columns
@@ -85,8 +85,7 @@ class Served:
         self._predictor = named if isinstance(named, Predictor | TunedWriter) else None
         self._kept: dict[str, Any] = {}
         self.length = self._most_tokens(capacity.length)
-        writes = self._trained is not None and "completions" in self.abilities
-        writer = self._trained if writes else None
+        writer, _ = self.writes or (None, 0)
         self.worker = ModelWorker(name, writer, capacity.together, capacity.queue)
 
     def at_step(self, name: str, checkpoint: Path) -> Served:
@@ -117,8 +116,12 @@ class Served:
 
     @property
     def writes(self) -> tuple[TrainedModel, int] | None:
-        """The model that writes texts, and the most tokens of one; None if it writes none."""
-        return (self.trained, self.length) if "completions" in self.abilities else None
+        """The model that writes token by token, and the most tokens of a text; else None."""
+        try:
+            self.require_writes()
+        except UserError:
+            return None
+        return self.trained, self.length
 
     @property
     def abilities(self) -> list[str]:
@@ -131,14 +134,10 @@ class Served:
         predicts = model.recipe.objective.predicts
         has_head = predicts.tokens and not model.detects_replacements
         is_chat = isinstance(self._chat_task(), ConversationTask)
-        try:
-            self.require_writes()
-            writes = True
-        except UserError:
-            writes = False
+        writes = self.writes is not None
         fills = has_head and (model.fills_in_place or model.uses_sentinels)
         others = {
-            "completions": writes,
+            "completions": writes or model.unmasks,
             "chat/completions": is_chat and writes,
             "score": has_head,
             "fill": fills,
@@ -182,30 +181,58 @@ class Served:
         decoding.starts_of(self.trained, [])
         if self.trained.unmasks:
             raise self.trained.unable(
-                "writes in any order, as 'foreword generate' does, and no server here",
+                "writes in any order, whole texts, in /v1/completions and 'foreword generate' alone",
                 "causal, encoder-decoder, n-gram",
             )
 
     # -- texts -------------------------------------------------------------------------------------
 
-    def completion(self, body: bodies.CompletionBody) -> RequestJob:
-        """Return the work of continuing prompts.
+    def writing(self, texts: Sequence[WrittenText]) -> RequestJob:
+        """Return the work of writing texts: token by token, or of masked diffusion one at a time.
+
+        The events of the former are pieces; the one of the latter is a list of them, a text each.
+        """
+        model = self.trained
+        if not model.unmasks:
+            return RequestJob(deque(texts))
+
+        def compute(some: Sequence[WrittenText]) -> list[Piece | None]:
+            for text in some:
+                limits = text.limits
+                (new,) = decoding.decode(
+                    model,
+                    [text.start],
+                    limits.sampling,
+                    decoding.stops_of(model),
+                    limits.min_tokens,
+                )
+                text.decoded.ids, text.decoded.stopped = new.ids.tolist(), new.stopped
+            return [text.take() for text in some]
+
+        return _job("writing", compute, texts, 1)
+
+    def completion(self, body: bodies.CompletionBody) -> list[WrittenText]:
+        """Return the texts that continue prompts.
 
         Raises:
             UserError: the model does not, or a prompt is empty, too long or not of its tokens.
         """
-        self.require_writes()
-        if body.echo and not self.trained.continues:
+        if not self.trained.unmasks:
+            self.require_writes()
+        elif body.logprobs is not None:
+            raise UserError(
+                "logprobs: a model of masked diffusion has none for each token, but a bound for "
+                "the whole text; use /score"
+            )
+        if body.echo and self.trained.answers:
             raise UserError("echo: this model reads the prompt as a source, and does not repeat it")
         prompts = _items(body.prompt, "prompt")
         _require_few(len(prompts) * body.n, "prompt")
-        return RequestJob(
-            deque(
-                text
-                for number, prompt in enumerate(prompts)
-                for text in self._continued(prompt, number * body.n, body)
-            )
-        )
+        return [
+            text
+            for number, prompt in enumerate(prompts)
+            for text in self._continued(prompt, number * body.n, body)
+        ]
 
     def _continued(
         self, prompt: str | Array, first: int, body: bodies.CompletionBody
@@ -238,8 +265,8 @@ class Served:
             ),
         )
 
-    def chat(self, body: bodies.ChatBody) -> RequestJob:
-        """Return the work of answering a conversation.
+    def chat(self, body: bodies.ChatBody) -> list[WrittenText]:
+        """Return the texts that answer a conversation.
 
         Raises:
             UserError: the model was not tuned on conversations, or these are out of order.
@@ -265,7 +292,7 @@ class Served:
             alternatives=body.top_logprobs if body.logprobs else 0,
         )
         wanted = Wanted(0, _stops(body.stop), is_answer=True)
-        return RequestJob(deque(self._texts(start, body, wanted, limits)))
+        return self._texts(start, body, wanted, limits)
 
     def _chat_task(self) -> ConversationTask | None:
         task = self._predictor.task if isinstance(self._predictor, TunedWriter) else None
@@ -275,7 +302,8 @@ class Served:
         self, start: Start, body: bodies.Generates, wanted: Wanted, limits: TextLimits
     ) -> list[WrittenText]:
         """Return the `n` texts after a start."""
-        next_token_batch(self.trained, [start])  # whether it can be read
+        if not self.trained.unmasks:
+            next_token_batch(self.trained, [start])  # whether it can be read
         return [
             WrittenText(
                 self.trained,

@@ -129,7 +129,7 @@ def test_a_text_begins_while_another_goes_on(bpe: Tokenizer) -> None:
         got: list[str] = []
 
         async def take(name: str, body: CompletionBody) -> None:
-            job = served.completion(body)
+            job = served.writing(served.completion(body))
             left = job.size
             served.worker.submit(job)
             while left:
@@ -153,7 +153,8 @@ def test_a_client_that_leaves_frees_its_place(bpe: Tokenizer) -> None:
     async def leave() -> None:
         served = Served("decoder", LoadedModel(trained_model("decoder", bpe)), Capacity(together=1))
         long = CompletionBody(prompt="The cat", max_tokens=60, n=100, stream=True)
-        jobs = [served.completion(long), served.completion(CompletionBody(prompt="A bird"))]
+        bodies = (long, CompletionBody(prompt="A bird"))
+        jobs = [served.writing(served.completion(body)) for body in bodies]
         for job in jobs:
             served.worker.submit(job)
         await jobs[0].events.get()
@@ -257,14 +258,31 @@ def test_bad_requests_are_told_what_is_wrong(
     assert set(error) == {"message", "type", "param", "code"}
 
 
-def test_what_writes_in_any_order_is_not_offered_to_write(ask: Asks) -> None:
-    client = ask("diffusion")
+def test_what_writes_in_any_order_gives_whole_texts_and_no_next_token(
+    ask: Asks, bpe: Tokenizer
+) -> None:
+    client, model = ask("diffusion"), trained_model("diffusion", bpe)
     endpoints = client.get("/v1/models").json()["data"][0]["endpoints"]
-    paths = {"v1/completions": "prompt", "inspect/next": "text", "inspect/beam": "text"}
-    assert {"score", "fill"} <= set(endpoints) and not {"completions", *paths} & set(endpoints)
-    for path, key in paths.items():
-        refused = client.post(f"/{path}", json={key: "The cat"})
+    paths = ("inspect/next", "inspect/beam")
+    assert {"score", "fill", "completions"} <= set(endpoints) and not {*paths} & set(endpoints)
+    for path in paths:
+        refused = client.post(f"/{path}", json={"text": "The cat"})
         assert refused.status_code == 400 and "writes in any order" in refused.text
+    # The texts are those of `foreword generate`, whole or as a stream of one piece each.
+    body = {"prompt": ["The cat", "A dog sat"], "max_tokens": 6, "n": 2, "seed": 3}
+    answer = client.post("/v1/completions", json=body).json()
+    sampling = Sampling(6, 1.0, top_k=0, seed=3)
+    texts = [one.text for one in decoding.generate(model, body["prompt"], sampling, 2)]
+    assert [one["text"] for one in answer["choices"]] == texts and answer["usage"]["total_tokens"]
+    lines = client.post("/v1/completions", json=body | {"stream": True}).text.split("\n\n")
+    pieces = [json.loads(line[6:])["choices"][0] for line in lines[:-2]]
+    assert [piece["text"] for piece in pieces] == texts and lines[-2] == "data: [DONE]"
+    stop = texts[0][1:3]
+    echoed = body | {"prompt": "The cat", "n": 1, "stop": stop, "echo": True}
+    (cut,) = client.post("/v1/completions", json=echoed).json()["choices"]
+    assert cut["text"] == "The cat" + texts[0].partition(stop)[0] and cut["finish_reason"] == "stop"
+    refused = client.post("/v1/completions", json=body | {"logprobs": 1})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "logprobs"
 
 
 def test_only_those_who_may_are_answered(ask: Asks) -> None:
