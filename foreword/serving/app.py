@@ -496,7 +496,8 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
         return JSON(dialect.error(status, message), status)
 
     routes: list[BaseRoute] = [
-        Route(path, _answering(server, path, handler)) for path, (_, handler) in plain.items()
+        Route(path.replace("{name}", "{name:path}"), _answering(server, path, handler))  # org/name
+        for path, (_, handler) in plain.items()
     ]
     for path, endpoint in ENDPOINTS.items():
         routes.append(Route(path, _answering(server, path, post(endpoint)), methods=["POST"]))

@@ -43,6 +43,7 @@ from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
 MOST_ITEMS = 1024  # prompts, texts or rows of a request
+MOST_BLANKS = 256  # of a text that is read again for each
 UNLIMITED = 4096  # tokens of a text, of a model without a last position
 
 Opened = LoadedModel | Predictor | TunedWriter
@@ -157,7 +158,8 @@ class Served:
             about["columns"] = {"text": tuned.text, "pair": tuned.pair}
             about["is_pair"] = bool(tuned.pair) if tuned.is_pair is None else tuned.is_pair
         if self._trained is not None:
-            about["description"] = self._trained.description
+            recipe = self._trained.recipe
+            about["description"] = recipe.description or self._trained.description
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
@@ -181,7 +183,7 @@ class Served:
         decoding.starts_of(self.trained, [])
         if self.trained.unmasks:
             raise self.trained.unable(
-                "writes in any order, whole texts, in /v1/completions and 'foreword generate' alone",
+                "writes in any order, so /v1/completions and 'foreword generate' have whole texts",
                 "causal, encoder-decoder, n-gram",
             )
 
@@ -327,11 +329,28 @@ class Served:
         Raises:
             TooLongError: it is longer than the model reads.
         """
-        length = len(start.target) + (0 if start.source is None else len(start.source))
+        self._require_length(
+            "the prompt", len(start.target) + (0 if start.source is None else len(start.source))
+        )
+
+    def _require_length(self, what: str, length: int) -> None:
         if length > self.length:
             raise TooLongError(
-                f"the prompt has {length:,} tokens, and {self.name} reads {self.length:,}"
+                f"{what} has {length:,} tokens, and {self.name} reads {self.length:,}"
             )
+
+    def _read_whole(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return texts that are read at once, or again for each token, if they are short enough.
+
+        Masked diffusion reads a text again for each blank.
+        """
+        for text in texts:
+            ids = self.tokens(text)
+            self._require_length("text: one", len(ids))
+            blanks = len(filling.blanks_in(self.trained, ids)) if self.trained.unmasks else 0
+            if blanks > MOST_BLANKS:
+                raise TooLongError(f"text: one has {blanks:,} blanks; at most {MOST_BLANKS}")
+        return texts
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return what was computed under a name before; computed now if it is the first time."""
@@ -380,6 +399,7 @@ class Served:
         for item in items:
             ids = self.tokens(item) if isinstance(item, str) else self.known(item)
             wrapped.append(model.with_special_tokens(ids))
+            self._require_length("input: a text", len(wrapped[-1]))
         if not all(map(len, wrapped)):
             raise UserError("input: a text is empty; there is nothing to embed")
 
@@ -412,7 +432,8 @@ class Served:
         def compute(some: Sequence[str]) -> list[filling.FilledText]:
             return [filling.fill(model, text, body.top) for text in some]
 
-        return _job(("fill", body.top), compute, _texts(body.text, "text"), 4)
+        texts = self._read_whole(_texts(body.text, "text"))
+        return _job(("fill", body.top), compute, texts, 4)
 
     def score(self, body: bodies.ScoreBody) -> tuple[RequestJob, str]:
         """Return the work of scoring texts, and what the first token of each is given."""
@@ -428,7 +449,9 @@ class Served:
             return scoring.score_pairs(model, some, body.stride)
 
         pairs = list(zip(texts, sources, strict=True))
-        at_once = 16 if model.continues or model.answers else 1  # a masked one reads each often
+        at_once = 16
+        if not (model.continues or model.answers):  # a masked one reads each often
+            at_once, texts = 1, self._read_whole(texts)
         return _job(("score", body.stride), compute, pairs, at_once), scoring.first_context(model)
 
     def translate(self, body: bodies.TranslateBody) -> RequestJob:
@@ -440,7 +463,8 @@ class Served:
             return list(translation.translate(model, some, beams))
 
         next(translation.translate(model, [""], beams))  # whether it does
-        return _job(("translate", beams), compute, _texts(body.text, "text"), 8)
+        texts = self._read_whole(_texts(body.text, "text"))
+        return _job(("translate", beams), compute, texts, 8)
 
     def predict(self, body: bodies.PredictBody) -> tuple[RequestJob, list[dict[str, Any]]]:
         """Return the work of predicting for rows, and the rows: an empty one has no answer.

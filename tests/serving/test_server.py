@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -19,6 +21,7 @@ from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.serving.bodies import CompletionBody
 from foreword.serving.guard import Guard
+from foreword.serving.metrics import Metrics
 from foreword.serving.served import Capacity, Served
 from foreword.serving.written import HALF, WholeCharacters
 from foreword.text.tokenizer import Tokenizer
@@ -258,6 +261,18 @@ def test_bad_requests_are_told_what_is_wrong(
     assert set(error) == {"message", "type", "param", "code"}
 
 
+def test_what_is_read_without_windows_has_a_limit(ask: Asks, bpe: Tokenizer) -> None:
+    client = ask(LoadedModel(trained_model("encoder", bpe, "rotary")), length=16)
+    for path, key in {"/fill": "text", "/v1/embeddings": "input"}.items():
+        assert client.post(path, json={key: "a [MASK]"}).status_code == 200
+        refused = client.post(path, json={key: ["a [MASK]", "the cat " * 20 + "[MASK]"]})
+        assert refused.status_code == 413 and "model0 reads 16" in refused.text
+    assert client.post("/score", json={"text": "the cat " * 20}).status_code == 413
+    client = ask(LoadedModel(trained_model("diffusion", bpe, "rotary")))
+    refused = client.post("/fill", json={"text": "[MASK]" * 300})
+    assert refused.status_code == 413 and "300 blanks" in refused.text
+
+
 def test_what_writes_in_any_order_gives_whole_texts_and_no_next_token(
     ask: Asks, bpe: Tokenizer
 ) -> None:
@@ -322,6 +337,8 @@ def test_the_server_describes_itself_without_paths(ask: Asks, bpe: Tokenizer) ->
     assert properties["temperature"]["maximum"] == 1000 and properties["stop"]["description"]
     asked = {"model": "decoder", "prompt": "The cat"}
     usage = client.post("/v1/completions", json=asked).json()["usage"]
+    idle: Any = SimpleNamespace(counts=Counter(), texts=0, waiting=0)
+    assert r'foreword_texts{model="a\"\n\\"} 0' in Metrics().text({'a"\n\\': idle})
     counts = client.get("/metrics").text
     assert 'foreword_requests_total{path="/v1/completions",status="200"} 1' in counts
     assert f'foreword_new_tokens_total{{model="decoder"}} {usage["completion_tokens"]}\n' in counts
