@@ -42,7 +42,7 @@ class Watched:
 
     def __init__(self, name: str, folder: Path, *, can_control: bool = False) -> None:
         self.name, self.folder = name, folder
-        self.can_control = can_control and self.kind != TUNING
+        self._allows_control = can_control
         self._first_kind = self.kind
         self._child: subprocess.Popen[bytes] | None = None
         self._records: tuple[tuple[int, int], list[dict[str, Any]]] = ((0, 0), [])
@@ -51,6 +51,11 @@ class Watched:
     def kind(self) -> str:
         """What the folder holds."""
         return _kind(self.folder) or TUNING
+
+    @property
+    def can_control(self) -> bool:
+        """Whether its training may be stopped and resumed; a fine-tuning's never."""
+        return self._allows_control and self.kind != TUNING
 
     @property
     def is_comparison(self) -> bool:

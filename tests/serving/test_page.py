@@ -30,7 +30,7 @@ VIEWS = [
 ]
 READY = {
     "sentence": ".model:not(.busy) .token",
-    "generate": ".bars li, .tree .node, table.heat td",
+    "generate": ".bars li, .tree .node, table.heat td[style]",
     "inside": ".stack:not(.busy) .card",
 }
 
