@@ -12,7 +12,9 @@ export const lead = "How a text is written, token by token: what could come next
   + "sampling leave of it, and what beam search keeps.";
 export const needs = (models) =>
   (models.some((model) => able(model, "inspect/next")) ? null
-    : "Needs a model that writes: an n-gram, recurrent, causal or T5 run, or a translator.");
+    : "Needs a model that writes from left to right: an n-gram, recurrent, causal or T5 run, or a "
+      + "translator. Masked diffusion writes in any order: the panel Sentence shows how it fills "
+      + "blanks, and the time machine what it writes.");
 
 const PROMPT = "The city is the capital of";
 const SHOWN = 16; // bars

@@ -12,7 +12,7 @@ const AT_ONCE = 64; // rows of a request
 const MOST_WORDS = 256; // that are left out, one at a time
 const MOST_ROWS = 5000; // of a file
 const MOST_BYTES = 2e7;
-const SHOWN = 50; // rows of the table
+const SHOWN = innerWidth < 640 ? 20 : 50; // rows of the table
 
 export const needs = (models) => (models.some((model) => able(model, "predict")) ? null
   : "Open a folder that 'foreword tune' wrote: foreword app RUN/tuned/NAME");
