@@ -47,6 +47,7 @@ from foreword.text import utf8
 LONGEST = 400  # characters of a message
 OPENED = 3  # checkpoints of earlier steps that are held in memory
 UNREAD = 1 << 26  # bytes beyond a request's limit that are read and dropped
+STOP = "/runs/stop"
 GONE = 499  # of a client that has left, as other servers count it
 
 
@@ -350,20 +351,14 @@ async def _run(server: Server, request: Request) -> Response:
     return JSON(await run_in_threadpool(watched.history))
 
 
-async def _stop(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
-    return await _controlled(run, run.stop, request)
-
-
-async def _resume(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
-    return await _controlled(run, run.resume, request)
-
-
-async def _controlled(run: Watched, act: Callable[[], None], request: Request) -> Response:
+async def _controlled(
+    server: Server, run: Watched, body: bodies.Body, request: Request
+) -> Response:
     """Do what the server's own page asks for, and nobody else."""
     origin = urlsplit(request.headers.get("origin", "")).netloc
     if not origin or origin != request.headers.get("host"):
         raise RequestError(403, "origin: only the page of this server stops and resumes training")
-    await run_in_threadpool(act)
+    await run_in_threadpool(run.stop if request.url.path == STOP else run.resume)
     return JSON(await run_in_threadpool(run.about))
 
 
@@ -405,8 +400,8 @@ ENDPOINTS = {
     "/inspect/examples": Endpoint(
         bodies.ExamplesBody, _examples, "Answer the examples that a model was scored on"
     ),
-    "/runs/stop": Endpoint(bodies.Body, _stop, "Save and end a training", is_of_run=True),
-    "/runs/resume": Endpoint(bodies.Body, _resume, "Continue a training", is_of_run=True),
+    STOP: Endpoint(bodies.Body, _controlled, "Save and end a training", is_of_run=True),
+    "/runs/resume": Endpoint(bodies.Body, _controlled, "Continue a training", is_of_run=True),
     **{
         f"/inspect/{name}": Endpoint(look.body, _looked(look), look.summary)
         for name, look in LOOKS.items()

@@ -158,8 +158,8 @@ class Served:
             about["columns"] = {"text": tuned.text, "pair": tuned.pair}
             about["is_pair"] = bool(tuned.pair) if tuned.is_pair is None else tuned.is_pair
         if self._trained is not None:
-            recipe = self._trained.recipe
-            about["description"] = recipe.description or self._trained.description
+            named = self._trained.recipe.description
+            about["description"] = named or self._trained.description
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
@@ -198,16 +198,12 @@ class Served:
         if not model.unmasks:
             return RequestJob(deque(texts))
 
+        stops = decoding.stops_of(model)
+
         def compute(some: Sequence[WrittenText]) -> list[Piece | None]:
             for text in some:
-                limits = text.limits
-                (new,) = decoding.decode(
-                    model,
-                    [text.start],
-                    limits.sampling,
-                    decoding.stops_of(model),
-                    limits.min_tokens,
-                )
+                how, least = text.limits.sampling, text.limits.min_tokens
+                (new,) = decoding.decode(model, [text.start], how, stops, least)
                 text.decoded.ids, text.decoded.stopped = new.ids.tolist(), new.stopped
             return [text.take() for text in some]
 
