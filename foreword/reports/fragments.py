@@ -17,12 +17,13 @@ def side_by_side(cards: Iterable[str]) -> str:
     return f'<div class="pair">{inner}</div>' if inner else ""
 
 
-def folded(summary: str, content: str, *, is_open: bool = False) -> str:
-    """Return a content that a click unfolds; "" without one."""
+def folded(summary: str, content: str, *, is_open: bool = False, is_chapter: bool = False) -> str:
+    """Return a content that a click unfolds, a chapter under its heading; "" without one."""
     if not content:
         return ""
-    opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{escape(summary)}</summary><div>{content}</div></details>"
+    opened, name = " open" * is_open, escape(summary)
+    kind, name = (' class="chapter"', f"<h2>{name}</h2>") if is_chapter else ("", name)
+    return f"<details{kind}{opened}><summary>{name}</summary><div>{content}</div></details>"
 
 
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:

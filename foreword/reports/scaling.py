@@ -68,6 +68,17 @@ def method_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     return rows
 
 
+def _family_rows(fits: Sequence[FamilyFit]) -> list[dict[str, Any]]:
+    """Return a row for each family: what its direct fit says of its largest budget."""
+    names = ("family", "exponent", "largest budget, FLOPs", "optimal tokens", "state")
+    rows = []
+    for fit in (fit for fit in fits if fit.counted == "all"):
+        _, exponent, _, tokens, state = method_rows(fit)[0].values()
+        row = (fit.name, exponent, power(float(fit.runs.flops.max())), tokens, state)
+        rows.append(dict(zip(names, row, strict=True)))
+    return rows
+
+
 def value_rows(fit: FamilyFit) -> list[dict[str, Any]]:
     """Return a row for each value of the direct fit."""
     rows = []
@@ -239,18 +250,17 @@ def _body(name: str, fits: Sequence[FamilyFit]) -> str:
         f"<h1>Scaling laws: {escape(name)}</h1>",
         f'<p class="lead">{escape(of)}; the optimal number of tokens of a budget, and the loss to '
         "expect.</p>",
-        *(_section(fit) for fit in fits),
+        *([f"<h2>Direct fits</h2>{table(_family_rows(fits))}"] if families > 1 else []),
+        *(_section(fit, is_open=families == 1 and fit.counted == "all") for fit in fits),
         f"<h2>How to read it</h2>{fragments.note(HOW)}",
     ]
     return "\n".join(sections)
 
 
-def _section(fit: FamilyFit) -> str:
+def _section(fit: FamilyFit, *, is_open: bool) -> str:
     remarks = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(fit))
-    name = escape(fit.name)
     refused = ", refused" if fit.methods["direct"].refused else ""
     parts = [
-        f"<h2>{name}</h2>",
         table(method_rows(fit)),
         f"<h3>Direct fit{refused}: L = E + A / N<sup>alpha</sup> + B / D<sup>beta</sup></h3>",
         table(value_rows(fit)),
@@ -270,7 +280,7 @@ def _section(fit: FamilyFit) -> str:
             *([table(score_rows(fit))] if fit.score.forecasts else []),
             score_chart(fit).html(),
         ]
-    return "\n".join(parts)
+    return fragments.folded(fit.name, "\n".join(parts), is_open=is_open, is_chapter=True)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

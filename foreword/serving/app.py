@@ -40,12 +40,14 @@ from foreword.serving.metrics import Metrics, add
 from foreword.serving.served import Served
 from foreword.serving.watched import Watched
 from foreword.serving.worker import FullError, RequestJob
+from foreword.serving.written import WrittenText
 from foreword.settings import config
 from foreword.text import utf8
 
 LONGEST = 400  # characters of a message
 OPENED = 3  # checkpoints of earlier steps that are held in memory
 UNREAD = 1 << 26  # bytes beyond a request's limit that are read and dropped
+STOP = "/runs/stop"
 GONE = 499  # of a client that has left, as other servers count it
 
 
@@ -207,31 +209,35 @@ async def _watch(request: Request, job: RequestJob) -> None:
 async def _completions(
     server: Server, model: Served, body: bodies.CompletionBody, request: Request
 ) -> Response:
-    job = await run_in_threadpool(model.completion, body)
-    return await _texts(server, model, job, body, request)
+    texts = await run_in_threadpool(model.completion, body)
+    return await _texts(server, model, texts, body, request)
 
 
 async def _chat(server: Server, model: Served, body: bodies.ChatBody, request: Request) -> Response:
-    job = await run_in_threadpool(model.chat, body)
-    return await _texts(server, model, job, body, request)
+    texts = await run_in_threadpool(model.chat, body)
+    return await _texts(server, model, texts, body, request)
 
 
 async def _texts(
-    server: Server, model: Served, job: RequestJob, body: bodies.Generates, request: Request
+    server: Server,
+    model: Served,
+    texts: Sequence[WrittenText],
+    body: bodies.Generates,
+    request: Request,
 ) -> Response:
     """Answer with texts, at once or as they are generated."""
-    texts = list(job.waiting)
     read = sum(text.prompt_tokens for text in texts if text.start.number == 0)
     is_chat = isinstance(body, bodies.ChatBody)
     scores = texts[0].limits.scores
     answer = TextAnswer(model.name, model.trained.tokenizer, is_chat, scores, read)
-    begun, events = time.perf_counter(), server.events(model, job, request)
+    begun, events = time.perf_counter(), server.events(model, model.writing(texts), request)
 
     async def pieces() -> AsyncIterator[Any]:
         left = len(texts)
-        async for piece in events:
-            yield piece
-            left -= piece.finish is not None
+        async for event in events:
+            for piece in event if isinstance(event, list) else [event]:
+                yield piece
+                left -= piece.finish is not None
             if not left:
                 break
         answer.new_tokens = sum(text.tokens for text in texts)
@@ -345,20 +351,14 @@ async def _run(server: Server, request: Request) -> Response:
     return JSON(await run_in_threadpool(watched.history))
 
 
-async def _stop(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
-    return await _controlled(run, run.stop, request)
-
-
-async def _resume(server: Server, run: Watched, body: bodies.Body, request: Request) -> Response:
-    return await _controlled(run, run.resume, request)
-
-
-async def _controlled(run: Watched, act: Callable[[], None], request: Request) -> Response:
+async def _controlled(
+    server: Server, run: Watched, body: bodies.Body, request: Request
+) -> Response:
     """Do what the server's own page asks for, and nobody else."""
     origin = urlsplit(request.headers.get("origin", "")).netloc
     if not origin or origin != request.headers.get("host"):
         raise RequestError(403, "origin: only the page of this server stops and resumes training")
-    await run_in_threadpool(act)
+    await run_in_threadpool(run.stop if request.url.path == STOP else run.resume)
     return JSON(await run_in_threadpool(run.about))
 
 
@@ -400,8 +400,8 @@ ENDPOINTS = {
     "/inspect/examples": Endpoint(
         bodies.ExamplesBody, _examples, "Answer the examples that a model was scored on"
     ),
-    "/runs/stop": Endpoint(bodies.Body, _stop, "Save and end a training", is_of_run=True),
-    "/runs/resume": Endpoint(bodies.Body, _resume, "Continue a training", is_of_run=True),
+    STOP: Endpoint(bodies.Body, _controlled, "Save and end a training", is_of_run=True),
+    "/runs/resume": Endpoint(bodies.Body, _controlled, "Continue a training", is_of_run=True),
     **{
         f"/inspect/{name}": Endpoint(look.body, _looked(look), look.summary)
         for name, look in LOOKS.items()
@@ -491,7 +491,8 @@ def application(server: Server, guard: Guard, others: Sequence[BaseRoute] = ()) 
         return JSON(dialect.error(status, message), status)
 
     routes: list[BaseRoute] = [
-        Route(path, _answering(server, path, handler)) for path, (_, handler) in plain.items()
+        Route(path.replace("{name}", "{name:path}"), _answering(server, path, handler))  # org/name
+        for path, (_, handler) in plain.items()
     ]
     for path, endpoint in ENDPOINTS.items():
         routes.append(Route(path, _answering(server, path, post(endpoint)), methods=["POST"]))

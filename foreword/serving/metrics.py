@@ -33,7 +33,8 @@ class Metrics:
             "request_seconds_total": {f'path="{p}"': s for p, s in self.seconds.items()},
             "first_piece_seconds_total": {f'path="{p}"': s for p, s in self.first_seconds.items()},
         }
-        models = {f'model="{name}"': worker for name, worker in workers.items()}
+        escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+        models = {f'model="{n.translate(escapes)}"': worker for n, worker in workers.items()}
         for name in OF_MODELS:
             rows[f"{name}_total"] = {key: worker.counts[name] for key, worker in models.items()}
         rows["texts"] = {key: worker.texts for key, worker in models.items()}

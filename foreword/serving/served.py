@@ -26,7 +26,7 @@ from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import NEURAL, TrainedModel
 from foreword.serving import bodies
 from foreword.serving.worker import ItemKind, ModelWorker, RequestJob
-from foreword.serving.written import Wanted, WrittenText
+from foreword.serving.written import Piece, Wanted, WrittenText
 from foreword.settings import kinds
 from foreword.tables.chat import ASSISTANT, read_messages, to_text
 from foreword.tables.columns import Columns
@@ -43,6 +43,7 @@ from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
 MOST_ITEMS = 1024  # prompts, texts or rows of a request
+MOST_BLANKS = 256  # of a text that is read again for each
 UNLIMITED = 4096  # tokens of a text, of a model without a last position
 
 Opened = LoadedModel | Predictor | TunedWriter
@@ -85,8 +86,7 @@ class Served:
         self._predictor = named if isinstance(named, Predictor | TunedWriter) else None
         self._kept: dict[str, Any] = {}
         self.length = self._most_tokens(capacity.length)
-        writes = self._trained is not None and "completions" in self.abilities
-        writer = self._trained if writes else None
+        writer, _ = self.writes or (None, 0)
         self.worker = ModelWorker(name, writer, capacity.together, capacity.queue)
 
     def at_step(self, name: str, checkpoint: Path) -> Served:
@@ -117,8 +117,12 @@ class Served:
 
     @property
     def writes(self) -> tuple[TrainedModel, int] | None:
-        """The model that writes texts, and the most tokens of one; None if it writes none."""
-        return (self.trained, self.length) if "completions" in self.abilities else None
+        """The model that writes token by token, and the most tokens of a text; else None."""
+        try:
+            self.require_writes()
+        except UserError:
+            return None
+        return self.trained, self.length
 
     @property
     def abilities(self) -> list[str]:
@@ -131,14 +135,10 @@ class Served:
         predicts = model.recipe.objective.predicts
         has_head = predicts.tokens and not model.detects_replacements
         is_chat = isinstance(self._chat_task(), ConversationTask)
-        try:
-            self.require_writes()
-            writes = True
-        except UserError:
-            writes = False
+        writes = self.writes is not None
         fills = has_head and (model.fills_in_place or model.uses_sentinels)
         others = {
-            "completions": writes,
+            "completions": writes or model.unmasks,
             "chat/completions": is_chat and writes,
             "score": has_head,
             "fill": fills,
@@ -158,7 +158,8 @@ class Served:
             about["columns"] = {"text": tuned.text, "pair": tuned.pair}
             about["is_pair"] = bool(tuned.pair) if tuned.is_pair is None else tuned.is_pair
         if self._trained is not None:
-            about["description"] = self._trained.description
+            named = self._trained.recipe.description
+            about["description"] = named or self._trained.description
             about["vocab"] = self._trained.vocab.size
             about["parameters"] = self._trained.model.count_parameters()
             about["max_tokens"] = self.length
@@ -182,30 +183,54 @@ class Served:
         decoding.starts_of(self.trained, [])
         if self.trained.unmasks:
             raise self.trained.unable(
-                "writes in any order, as 'foreword generate' does, and no server here",
+                "writes in any order, so /v1/completions and 'foreword generate' have whole texts",
                 "causal, encoder-decoder, n-gram",
             )
 
     # -- texts -------------------------------------------------------------------------------------
 
-    def completion(self, body: bodies.CompletionBody) -> RequestJob:
-        """Return the work of continuing prompts.
+    def writing(self, texts: Sequence[WrittenText]) -> RequestJob:
+        """Return the work of writing texts: token by token, or of masked diffusion one at a time.
+
+        The events of the former are pieces; the one of the latter is a list of them, a text each.
+        """
+        model = self.trained
+        if not model.unmasks:
+            return RequestJob(deque(texts))
+
+        stops = decoding.stops_of(model)
+
+        def compute(some: Sequence[WrittenText]) -> list[Piece | None]:
+            for text in some:
+                how, least = text.limits.sampling, text.limits.min_tokens
+                (new,) = decoding.decode(model, [text.start], how, stops, least)
+                text.decoded.ids, text.decoded.stopped = new.ids.tolist(), new.stopped
+            return [text.take() for text in some]
+
+        return _job("writing", compute, texts, 1)
+
+    def completion(self, body: bodies.CompletionBody) -> list[WrittenText]:
+        """Return the texts that continue prompts.
 
         Raises:
             UserError: the model does not, or a prompt is empty, too long or not of its tokens.
         """
-        self.require_writes()
-        if body.echo and not self.trained.continues:
+        if not self.trained.unmasks:
+            self.require_writes()
+        elif body.logprobs is not None:
+            raise UserError(
+                "logprobs: a model of masked diffusion has none for each token, but a bound for "
+                "the whole text; use /score"
+            )
+        if body.echo and self.trained.answers:
             raise UserError("echo: this model reads the prompt as a source, and does not repeat it")
         prompts = _items(body.prompt, "prompt")
         _require_few(len(prompts) * body.n, "prompt")
-        return RequestJob(
-            deque(
-                text
-                for number, prompt in enumerate(prompts)
-                for text in self._continued(prompt, number * body.n, body)
-            )
-        )
+        return [
+            text
+            for number, prompt in enumerate(prompts)
+            for text in self._continued(prompt, number * body.n, body)
+        ]
 
     def _continued(
         self, prompt: str | Array, first: int, body: bodies.CompletionBody
@@ -238,8 +263,8 @@ class Served:
             ),
         )
 
-    def chat(self, body: bodies.ChatBody) -> RequestJob:
-        """Return the work of answering a conversation.
+    def chat(self, body: bodies.ChatBody) -> list[WrittenText]:
+        """Return the texts that answer a conversation.
 
         Raises:
             UserError: the model was not tuned on conversations, or these are out of order.
@@ -265,7 +290,7 @@ class Served:
             alternatives=body.top_logprobs if body.logprobs else 0,
         )
         wanted = Wanted(0, _stops(body.stop), is_answer=True)
-        return RequestJob(deque(self._texts(start, body, wanted, limits)))
+        return self._texts(start, body, wanted, limits)
 
     def _chat_task(self) -> ConversationTask | None:
         task = self._predictor.task if isinstance(self._predictor, TunedWriter) else None
@@ -275,7 +300,8 @@ class Served:
         self, start: Start, body: bodies.Generates, wanted: Wanted, limits: TextLimits
     ) -> list[WrittenText]:
         """Return the `n` texts after a start."""
-        next_token_batch(self.trained, [start])  # whether it can be read
+        if not self.trained.unmasks:
+            next_token_batch(self.trained, [start])  # whether it can be read
         return [
             WrittenText(
                 self.trained,
@@ -299,11 +325,28 @@ class Served:
         Raises:
             TooLongError: it is longer than the model reads.
         """
-        length = len(start.target) + (0 if start.source is None else len(start.source))
+        self._require_length(
+            "the prompt", len(start.target) + (0 if start.source is None else len(start.source))
+        )
+
+    def _require_length(self, what: str, length: int) -> None:
         if length > self.length:
             raise TooLongError(
-                f"the prompt has {length:,} tokens, and {self.name} reads {self.length:,}"
+                f"{what} has {length:,} tokens, and {self.name} reads {self.length:,}"
             )
+
+    def _read_whole(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return texts that are read at once, or again for each token, if they are short enough.
+
+        Masked diffusion reads a text again for each blank.
+        """
+        for text in texts:
+            ids = self.tokens(text)
+            self._require_length("text: one", len(ids))
+            blanks = len(filling.blanks_in(self.trained, ids)) if self.trained.unmasks else 0
+            if blanks > MOST_BLANKS:
+                raise TooLongError(f"text: one has {blanks:,} blanks; at most {MOST_BLANKS}")
+        return texts
 
     def kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return what was computed under a name before; computed now if it is the first time."""
@@ -352,6 +395,7 @@ class Served:
         for item in items:
             ids = self.tokens(item) if isinstance(item, str) else self.known(item)
             wrapped.append(model.with_special_tokens(ids))
+            self._require_length("input: a text", len(wrapped[-1]))
         if not all(map(len, wrapped)):
             raise UserError("input: a text is empty; there is nothing to embed")
 
@@ -384,7 +428,8 @@ class Served:
         def compute(some: Sequence[str]) -> list[filling.FilledText]:
             return [filling.fill(model, text, body.top) for text in some]
 
-        return _job(("fill", body.top), compute, _texts(body.text, "text"), 4)
+        texts = self._read_whole(_texts(body.text, "text"))
+        return _job(("fill", body.top), compute, texts, 4)
 
     def score(self, body: bodies.ScoreBody) -> tuple[RequestJob, str]:
         """Return the work of scoring texts, and what the first token of each is given."""
@@ -400,7 +445,9 @@ class Served:
             return scoring.score_pairs(model, some, body.stride)
 
         pairs = list(zip(texts, sources, strict=True))
-        at_once = 16 if model.continues or model.answers else 1  # a masked one reads each often
+        at_once = 16
+        if not (model.continues or model.answers):  # a masked one reads each often
+            at_once, texts = 1, self._read_whole(texts)
         return _job(("score", body.stride), compute, pairs, at_once), scoring.first_context(model)
 
     def translate(self, body: bodies.TranslateBody) -> RequestJob:
@@ -412,7 +459,8 @@ class Served:
             return list(translation.translate(model, some, beams))
 
         next(translation.translate(model, [""], beams))  # whether it does
-        return _job(("translate", beams), compute, _texts(body.text, "text"), 8)
+        texts = self._read_whole(_texts(body.text, "text"))
+        return _job(("translate", beams), compute, texts, 8)
 
     def predict(self, body: bodies.PredictBody) -> tuple[RequestJob, list[dict[str, Any]]]:
         """Return the work of predicting for rows, and the rows: an empty one has no answer.

@@ -42,7 +42,8 @@ class Watched:
 
     def __init__(self, name: str, folder: Path, *, can_control: bool = False) -> None:
         self.name, self.folder = name, folder
-        self.can_control = can_control and self.kind != TUNING
+        self._allows_control = can_control
+        self._first_kind = self.kind
         self._child: subprocess.Popen[bytes] | None = None
         self._records: tuple[tuple[int, int], list[dict[str, Any]]] = ((0, 0), [])
 
@@ -50,6 +51,11 @@ class Watched:
     def kind(self) -> str:
         """What the folder holds."""
         return _kind(self.folder) or TUNING
+
+    @property
+    def can_control(self) -> bool:
+        """Whether its training may be stopped and resumed; a fine-tuning's never."""
+        return self._allows_control and self.kind != TUNING
 
     @property
     def is_comparison(self) -> bool:
@@ -71,7 +77,13 @@ class Watched:
         return self.folder / "checkpoints" / checkpoint.name_of(step)
 
     def about(self) -> dict[str, Any]:
-        """Return what kind of folder it is, and what goes on in it."""
+        """Return what kind of folder it is, and what goes on in it.
+
+        Raises:
+            UserError: its files are damaged, or gone.
+        """
+        if self._first_kind not in (TUNING, self.kind):
+            raise UserError(f"{self.folder}: is no {self._first_kind} any more")
         return {"name": self.name, "kind": self.kind, "checkpoints": self.steps, **self._state()}
 
     def summary(self) -> dict[str, Any]:
@@ -80,7 +92,12 @@ class Watched:
             return self.about()
         except UserError as error:
             reason = str(error).replace(str(self.folder), self.name)
-            about = {"name": self.name, "kind": self.kind, "checkpoints": self.steps, "share": 0.0}
+            about = {
+                "name": self.name,
+                "kind": self._first_kind,
+                "checkpoints": self.steps,
+                "share": 0.0,
+            }
             return about | {"state": DAMAGED, "can_control": False, "error": reason}
 
     def history(self) -> dict[str, Any]:

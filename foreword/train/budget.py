@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from foreword.formatting import rough
 from foreword.settings.ranges import Flops, Ranged
 from foreword.train.settings import TrainSettings
 
@@ -99,4 +100,6 @@ class Budget(Ranged):
         """Return the budget in words: `10,000 steps`."""
         if self.unit == "flops":
             return f"{self.amount:.3g} FLOPs"
+        if self.unit == "hours":
+            return rough(3600 * self.amount)
         return f"{self.amount:,.15g} {self.unit}"

@@ -106,6 +106,8 @@ class Serve(Computes, Verb[Output]):
                 f"--host {self.host}: opens the models to every machine that reaches this one; "
                 f"give a --token that requests must bring, or set {TOKEN}"
             )
+        if token is not None and not re.fullmatch("[!-~]+", token):
+            raise UserError("--token: a header carries letters, digits and signs of ASCII alone")
         names = self.names()
         listening = run.listen(self.host, self.port)
         with listening:
@@ -171,6 +173,8 @@ class Serve(Computes, Verb[Output]):
         if len(names) != len(folders):
             raise UserError(f"--name: {len(names)} for {len(folders)} runs; give one for each")
         for name, count in Counter(names).items():
+            if not name:
+                raise UserError("--name: must not be empty")
             if count > 1:
                 raise UserError(f"{count} runs are called '{name}'; tell them apart by --name")
         return names

@@ -350,6 +350,8 @@ def test_the_command_writes_a_page_tables_and_laws(
         assert {"exponent", "log10_intercept", "interval"} <= keys
     page = (out / "laws.html").read_text(encoding="utf-8")
     assert page.count("<figure") == 2 * 3 and "isoFLOP, parabolas" in page
+    # Side by side first; each family is folded, so that the page is no yards of tables on a phone.
+    assert "<h2>Direct fits</h2>" in page and page.count('<details class="chapter">') == 2
     assert pytest.approx(direct["E"]) == Law.load(out / "encoder.toml").E
     assert len((out / "runs.csv").read_text().splitlines()) == len(rows) + 1
     assert len((out / "methods.csv").read_text().splitlines()) == 9

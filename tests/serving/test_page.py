@@ -22,6 +22,7 @@ from tests.serving.site import browsing, expect, serving, watching_tab
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 FAMILIES = {"gpt": "decoder", "books": "encoder", "t5": "encoder_decoder", HOSTILE: "decoder"}
+FAMILIES["translator"] = "goes_on"
 VIEWS = [
     "sentence",
     *(f"generate?view={view}" for view in ("next", "beam", "translate")),
@@ -29,7 +30,7 @@ VIEWS = [
 ]
 READY = {
     "sentence": ".model:not(.busy) .token",
-    "generate": ".bars li, .tree .node, table.heat td",
+    "generate": ".bars li, .tree .node, table.heat td[style]",
     "inside": ".stack:not(.busy) .card",
 }
 

@@ -25,7 +25,7 @@ from tests.serving.site import accessible, browsing, serving, watching_tab
 from tests.serving.test_watched import HOLD, write_run
 from tests.tuning.runs import make_run, reviews
 
-HOSTILE = '<img src=x onerror="document.title=1">'
+HOSTILE = '<img src=/x onerror="document.title=1">'
 TEXT = f"the cat ran near {HOSTILE} the old river"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -19,6 +21,7 @@ from foreword.evaluation.loaded import LoadedModel
 from foreword.evaluation.sampling import Sampling
 from foreword.serving.bodies import CompletionBody
 from foreword.serving.guard import Guard
+from foreword.serving.metrics import Metrics
 from foreword.serving.served import Capacity, Served
 from foreword.serving.written import HALF, WholeCharacters
 from foreword.text.tokenizer import Tokenizer
@@ -129,7 +132,7 @@ def test_a_text_begins_while_another_goes_on(bpe: Tokenizer) -> None:
         got: list[str] = []
 
         async def take(name: str, body: CompletionBody) -> None:
-            job = served.completion(body)
+            job = served.writing(served.completion(body))
             left = job.size
             served.worker.submit(job)
             while left:
@@ -153,7 +156,8 @@ def test_a_client_that_leaves_frees_its_place(bpe: Tokenizer) -> None:
     async def leave() -> None:
         served = Served("decoder", LoadedModel(trained_model("decoder", bpe)), Capacity(together=1))
         long = CompletionBody(prompt="The cat", max_tokens=60, n=100, stream=True)
-        jobs = [served.completion(long), served.completion(CompletionBody(prompt="A bird"))]
+        bodies = (long, CompletionBody(prompt="A bird"))
+        jobs = [served.writing(served.completion(body)) for body in bodies]
         for job in jobs:
             served.worker.submit(job)
         await jobs[0].events.get()
@@ -257,14 +261,43 @@ def test_bad_requests_are_told_what_is_wrong(
     assert set(error) == {"message", "type", "param", "code"}
 
 
-def test_what_writes_in_any_order_is_not_offered_to_write(ask: Asks) -> None:
-    client = ask("diffusion")
+def test_what_is_read_without_windows_has_a_limit(ask: Asks, bpe: Tokenizer) -> None:
+    client = ask(LoadedModel(trained_model("encoder", bpe, "rotary")), length=16)
+    for path, key in {"/fill": "text", "/v1/embeddings": "input"}.items():
+        assert client.post(path, json={key: "a [MASK]"}).status_code == 200
+        refused = client.post(path, json={key: ["a [MASK]", "the cat " * 20 + "[MASK]"]})
+        assert refused.status_code == 413 and "model0 reads 16" in refused.text
+    assert client.post("/score", json={"text": "the cat " * 20}).status_code == 413
+    client = ask(LoadedModel(trained_model("diffusion", bpe, "rotary")))
+    refused = client.post("/fill", json={"text": "[MASK]" * 300})
+    assert refused.status_code == 413 and "300 blanks" in refused.text
+
+
+def test_what_writes_in_any_order_gives_whole_texts_and_no_next_token(
+    ask: Asks, bpe: Tokenizer
+) -> None:
+    client, model = ask("diffusion"), trained_model("diffusion", bpe)
     endpoints = client.get("/v1/models").json()["data"][0]["endpoints"]
-    paths = {"v1/completions": "prompt", "inspect/next": "text", "inspect/beam": "text"}
-    assert {"score", "fill"} <= set(endpoints) and not {"completions", *paths} & set(endpoints)
-    for path, key in paths.items():
-        refused = client.post(f"/{path}", json={key: "The cat"})
+    paths = ("inspect/next", "inspect/beam")
+    assert {"score", "fill", "completions"} <= set(endpoints) and not {*paths} & set(endpoints)
+    for path in paths:
+        refused = client.post(f"/{path}", json={"text": "The cat"})
         assert refused.status_code == 400 and "writes in any order" in refused.text
+    # The texts are those of `foreword generate`, whole or as a stream of one piece each.
+    body = {"prompt": ["The cat", "A dog sat"], "max_tokens": 6, "n": 2, "seed": 3}
+    answer = client.post("/v1/completions", json=body).json()
+    sampling = Sampling(6, 1.0, top_k=0, seed=3)
+    texts = [one.text for one in decoding.generate(model, body["prompt"], sampling, 2)]
+    assert [one["text"] for one in answer["choices"]] == texts and answer["usage"]["total_tokens"]
+    lines = client.post("/v1/completions", json=body | {"stream": True}).text.split("\n\n")
+    pieces = [json.loads(line[6:])["choices"][0] for line in lines[:-2]]
+    assert [piece["text"] for piece in pieces] == texts and lines[-2] == "data: [DONE]"
+    stop = texts[0][1:3]
+    echoed = body | {"prompt": "The cat", "n": 1, "stop": stop, "echo": True}
+    (cut,) = client.post("/v1/completions", json=echoed).json()["choices"]
+    assert cut["text"] == "The cat" + texts[0].partition(stop)[0] and cut["finish_reason"] == "stop"
+    refused = client.post("/v1/completions", json=body | {"logprobs": 1})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "logprobs"
 
 
 def test_only_those_who_may_are_answered(ask: Asks) -> None:
@@ -304,6 +337,8 @@ def test_the_server_describes_itself_without_paths(ask: Asks, bpe: Tokenizer) ->
     assert properties["temperature"]["maximum"] == 1000 and properties["stop"]["description"]
     asked = {"model": "decoder", "prompt": "The cat"}
     usage = client.post("/v1/completions", json=asked).json()["usage"]
+    idle: Any = SimpleNamespace(counts=Counter(), texts=0, waiting=0)
+    assert r'foreword_texts{model="a\"\n\\"} 0' in Metrics().text({'a"\n\\': idle})
     counts = client.get("/metrics").text
     assert 'foreword_requests_total{path="/v1/completions",status="200"} 1' in counts
     assert f'foreword_new_tokens_total{{model="decoder"}} {usage["completion_tokens"]}\n' in counts

@@ -34,6 +34,10 @@ def test_what_cannot_be_served_is_refused_in_one_line(
         serve([run, run])
     with pytest.raises(UserError, match="--name: 1 for 2 runs"):
         serve([run, run], name=["a"])
+    with pytest.raises(UserError, match="--name: must not be empty"):
+        serve(run, name=[""])
+    with pytest.raises(UserError, match="--token: a header carries letters"):
+        serve(run, token="sécret")
     with pytest.raises(UserError, match=r"--origin \*: expected scheme and host"):
         serve(run, origin="*")
     with pytest.raises(UserError, match="no such folder"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -115,6 +116,11 @@ def test_curves_and_samples_of_a_run(run: Path, monkeypatch: pytest.MonkeyPatch)
         assert refused.status_code == 400 and "gpt/metrics.jsonl" in refused.text
         assert str(run) not in refused.text
         assert client.get("/runs/other").status_code == 404
+        shutil.rmtree(run)
+        (gone,) = client.get("/runs").json()["data"]
+        assert (gone["kind"], gone["state"]) == ("run", "damaged")
+        refused = client.get("/runs/gpt")
+        assert refused.status_code == 400 and "gpt: is no run any more" in refused.text
 
 
 def test_a_counted_model_is_whole_and_has_no_budget(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_one_budget_is_chosen_by_precedence() -> None:
     assert Budget("epochs", 0.5).applied_to(TrainSettings(hours=3)) == TrainSettings(epochs=0.5)
     assert Budget.of(TrainSettings(tokens=7, flops=2e3)) == Budget("flops", 2e3)
     assert Budget.of(TrainSettings(flops=2e3, hours=0.5)) == Budget("hours", 0.5)
+    assert [Budget("hours", h).describe() for h in (0.014, 0.5, 2)] == ["50 s", "30 min", "2 h"]
 
 
 @pytest.mark.full

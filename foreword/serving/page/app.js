@@ -97,7 +97,8 @@ function texts(context) {
 
 function listPanels() {
   fill(nav, Object.entries(panels).map(([name, panel]) => h("a", {
-    href: `#${name}`, "data-panel": name, class: panel.needs(models, runs) ? "lacks" : null,
+    href: `#${name}`, "data-panel": name, title: panel.needs(models, runs),
+    class: panel.needs(models, runs) ? "lacks" : null,
   }, panel.title)));
   const names = models.map((model) => model.id);
   fill(document.getElementById("foot"), h("p", {},

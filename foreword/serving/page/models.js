@@ -14,7 +14,8 @@ export const badge = (model, models) => h("span", { class: "badge" },
 export const bits = (nats) => -nats / Math.LN2;
 
 /** A share in per cent. */
-export const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 2 : 1)} %`;
+export const percent = (share) => `${100 * share >= 0.01 || !share
+  ? (100 * share).toFixed(share < 0.1 ? 2 : 1) : (100 * share).toPrecision(1)} %`;
 
 const MOST_BITS = 12;
 

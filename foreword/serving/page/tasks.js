@@ -22,7 +22,7 @@ const pair = { fields: [["text", "First text"], ["pair", "Second text"]], words:
  *    told(value)           an answer or label in words
  *    beside(row)           label and answer of an example in words, for a table */
 const base = {
-  does: "sort texts",
+  does: "classify texts",
   fields: (model) => (model.is_pair ? pair : only),
   row: (model, { text, pair: second }) => (model.is_pair ? [text, second] : text),
   shares: true,

@@ -12,7 +12,9 @@ export const lead = "How a text is written, token by token: what could come next
   + "sampling leave of it, and what beam search keeps.";
 export const needs = (models) =>
   (models.some((model) => able(model, "inspect/next")) ? null
-    : "Needs a model that writes: an n-gram, recurrent, causal or T5 run, or a translator.");
+    : "Needs a model that writes from left to right: an n-gram, recurrent, causal or T5 run, or a "
+      + "translator. Masked diffusion writes in any order: the panel Sentence shows how it fills "
+      + "blanks, and the time machine what it writes.");
 
 const PROMPT = "The city is the capital of";
 const SHOWN = 16; // bars
@@ -21,8 +23,11 @@ const PAUSE = 350; // milliseconds between two tokens that are played
 const promptName = (models) => (models.every((model) => model.reads_source) ? "Source"
   : models.some((model) => model.reads_source) ? "Prompt, or source of a model that reads one" : "Prompt");
 
+// T5 reads a source too, but fills the blanks of a text.
+const translates = (model) => able(model, "inspect/alignment") && model.reads_source;
+
 export function show(root, context) {
-  const aligned = context.models.some((model) => able(model, "inspect/alignment"));
+  const aligned = context.models.some(translates);
   const { nodes, end } = views(context, [
     ["next", "Next token", (view) => nextToken(view, context)],
     ["beam", "Beam search", (view) => beams(view, context)],
@@ -217,7 +222,7 @@ function ranking(texts, how) {
 // -- translation -------------------------------------------------------------------------------------
 
 function translation(root, context) {
-  const models = context.models.filter((model) => able(model, "inspect/alignment"));
+  const models = context.models.filter(translates);
   const [choice, first] = chooseModel(models, context, (chosen) => { model = chosen; ask(); });
   let model = first;
   const source = h("textarea", { rows: 2, spellcheck: "false", maxlength: 2000 });

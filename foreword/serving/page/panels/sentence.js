@@ -2,6 +2,7 @@
 // the branches that the reader takes.
 
 import { errorLine, post, recording } from "../api.js";
+import { short } from "../chart.js";
 import { h, fill, settled } from "../dom.js";
 import { able, badge, bars, bits, inPlace, percent, surprise } from "../models.js";
 import { wordsOf } from "../surprise.js";
@@ -40,7 +41,7 @@ export function show(root, context) {
         h("button", { type: "button", class: "quiet", on: { click: () => go(text, "example") } }, text))),
       h("div", { class: "row" }, mask,
         !recording && h("span", {}, rest, h("label", { for: "write-on", class: "inline" },
-          "after a choice, let a model that writes go on by itself"))),
+          "after a choice, let the model write on"))),
       tree),
     h("div", { class: "scale", "aria-hidden": "true" }, h("span", {}, "expected"),
       h("i", {}), h("span", {}, "12 bits of surprise or more")),
@@ -93,11 +94,12 @@ export function show(root, context) {
     place = at;
     masked = null;
     mask.disabled = false;
-    for (const card of cards) card.show(at);
+    const whole = Math.max(...cards.map((card) => card.most(at))); // one scale, to compare models
+    for (const card of cards) card.show(at, whole);
   }
 
   /** Mask the word at the place at hand, and let all models fill it. */
-  function maskWord() {
+  async function maskWord() {
     const letters = [...branches[current].text];
     let start = place ?? 0, stop;
     const isLetter = (c) => c !== undefined && /[\p{L}\p{N}\p{M}'’-]/u.test(c);
@@ -107,8 +109,12 @@ export function show(root, context) {
     while (isLetter(letters[stop])) stop += 1;
     masked = { before: letters.slice(0, start).join(""), word: letters.slice(start, stop).join(""),
       after: letters.slice(stop).join("") };
-    for (const card of cards) card.fillBlank(masked, context.signal);
-    context.announce(`Masked ${masked.word}.`);
+    const mine = masked;
+    const found = await Promise.all(cards.map((card) => card.candidates(mine, context.signal)));
+    if (masked !== mine) return;
+    const whole = Math.max(...found.flatMap(({ rows }) => rows ?? []).map((row) => row.value));
+    cards.forEach((card, n) => card.showFilled(mine.word, found[n], whole));
+    context.announce(`Masked ${mine.word}.`);
   }
 
   /** Go on from what was chosen in place of a token, or of the masked word. */
@@ -140,8 +146,9 @@ class Card {
       on: { keydown: (event) => this.key(event) } });
     this.others = h("div", { class: "others" });
     this.root = h("section", { class: "card model", "aria-label": model.id },
-      h("header", {}, h("div", {}, h("h2", {}, badge(model, context.models)),
-        h("p", { class: "note" }, model.description)), this.total),
+      h("header", {}, h("h2", {}, badge(model, context.models)),
+        h("p", { class: "note" }, `${model.description.split(":")[0]}, ${short(model.parameters)} parameters`),
+        this.total),
       this.line, this.others);
   }
 
@@ -166,7 +173,7 @@ class Card {
     const perByte = reading.bits / Math.max(1, reading.bytes);
     const isPseudo = reading.bits_per_byte === null;
     fill(this.total, h("b", {}, perByte.toFixed(2)), h("span", {},
-      isPseudo ? "bits/byte, seeing both sides" : "bits per byte"));
+      isPseudo ? "bits per byte, seeing both sides" : "bits per byte"));
     fill(this.line, reading.tokens.map((token, n) => this.token(token, n)));
     fill(this.others, h("p", { class: "note" }, `Each token is given ${reading.given}.`));
   }
@@ -196,13 +203,24 @@ class Card {
     tokens[to].focus();
   }
 
-  /** Show what was expected at a character of the sentence. */
-  show(at) {
-    if (!this.reading) return;
-    const tokens = this.reading.tokens;
+  /** Return the number of the token at a character of the sentence. */
+  number(at) {
+    const { tokens } = this.reading;
     let n = tokens.findIndex((token) => token.start <= at && at < token.stop);
     if (n < 0) n = tokens.findIndex((token) => token.start >= at);
-    if (n < 0) n = tokens.length - 1;
+    return n < 0 ? tokens.length - 1 : n;
+  }
+
+  /** Return the probability of what was expected most at a character; 0 where nothing was. */
+  most(at) {
+    const token = this.reading?.tokens[this.number(at)];
+    return token?.best?.length ? Math.exp(token.best[0].nats) : 0;
+  }
+
+  /** Show what was expected at a character of the sentence, as shares of the longest bar. */
+  show(at, whole) {
+    if (!this.reading) return;
+    const { tokens } = this.reading, n = this.number(at);
     const buttons = [...this.line.children];
     const isInside = this.line.contains(document.activeElement);
     buttons.forEach((button, k) => {
@@ -226,7 +244,7 @@ class Card {
       ` (${percent(share)}, rank ${(token.rank + 1).toLocaleString("en")}), given ${this.reading.given}:`),
     bars(token.best.map((one) => ({ label: one.token, value: Math.exp(one.nats),
       isRight: one.id === token.id,
-      choose: () => this.take(before, one, token.text, after) }))));
+      choose: () => this.take(before, one, token.text, after) })), { whole }));
   }
 
   take(before, one, old, after) {
@@ -235,30 +253,29 @@ class Card {
     this.choose(this.model, head, text, space + after);
   }
 
-  /** Show what fills a blank: from both sides, or from the left alone. */
-  async fillBlank({ before, word, after }, signal) {
+  /** Return what fills a blank, {from, rows}: from both sides, or from the left alone; or an error. */
+  async candidates({ before, after }, signal) {
     const { model } = this;
-    const heading = (from) => h("p", { class: "note" }, h("b", {}, `“${word}”`), ` is masked: ${from}`);
     try {
-      let rows;
       if (able(model, "fill")) {
         const text = `${before}${model.blank}${after}`;
         const { data } = await post("/fill", { model: model.id, text, top: 8 }, { signal });
-        rows = data[0].blanks[0].map((one) => ({ label: one.text, value: one.probability,
-          choose: () => this.choose(model, before, one.text, after) }));
-        fill(this.others, heading("filled from both sides"), bars(rows));
-      } else if (able(model, "inspect/next")) {
-        const text = before.trimEnd();
-        const { data } = await post("/inspect/next", { model: model.id, text, top: 8 }, { signal });
-        rows = data[0].best.map((one) => ({ label: one.token, value: Math.exp(one.nats),
-          choose: () => { const [head, put] = inPlace(before, one); this.choose(model, head, put, after); } }));
-        fill(this.others, heading("guessed from the left alone"), bars(rows));
-      } else {
-        fill(this.others, h("p", { class: "note" }, "Fills no blanks."));
+        return { from: "filled from both sides", rows: data[0].blanks[0].map((one) => ({ label: one.text,
+          value: one.probability, choose: () => this.choose(model, before, one.text, after) })) };
       }
+      if (!able(model, "inspect/next")) return { from: "this model fills no blanks" };
+      const text = before.trimEnd();
+      const { data } = await post("/inspect/next", { model: model.id, text, top: 8 }, { signal });
+      return { from: "guessed from the left alone", rows: data[0].best.map((one) => ({ label: one.token,
+        value: Math.exp(one.nats),
+        choose: () => { const [head, put] = inPlace(before, one); this.choose(model, head, put, after); } })) };
     } catch (error) {
-      fill(this.others, errorLine(error));
+      return { error };
     }
   }
-}
 
+  showFilled(word, { from, rows, error }, whole) {
+    fill(this.others, error ? errorLine(error)
+      : h("p", { class: "note" }, h("b", {}, `“${word}”`), ` is masked: ${from}`), rows && bars(rows, { whole }));
+  }
+}

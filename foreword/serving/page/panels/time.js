@@ -20,7 +20,7 @@ const runsOf = (models, runs) => runs.filter((run) => run.checkpoints?.length
 
 export const needs = (models, runs) => (runsOf(models, runs).length ? null
   : "Open a run that predicts tokens: foreword app RUN. Trained with "
-    + "--set train.kept_checkpoints=20 it keeps that many to go back to.");
+    + "--set train.kept_checkpoints=99 it keeps all of them to go back to.");
 
 export function show(root, context) {
   const { models, signal } = context;

@@ -12,7 +12,7 @@ const AT_ONCE = 64; // rows of a request
 const MOST_WORDS = 256; // that are left out, one at a time
 const MOST_ROWS = 5000; // of a file
 const MOST_BYTES = 2e7;
-const SHOWN = 50; // rows of the table
+const SHOWN = innerWidth < 640 ? 20 : 50; // rows of the table
 
 export const needs = (models) => (models.some((model) => able(model, "predict")) ? null
   : "Open a folder that 'foreword tune' wrote: foreword app RUN/tuned/NAME");
@@ -49,12 +49,13 @@ async function predict(model, rows, signal) {
 // -- one text ----------------------------------------------------------------------------------------
 
 /** Build the form; returns what tries some values. */
-function tryOut(model, form, answered, { signal, announce, text }) {
+function tryOut(model, form, answered, { signal, announce, query }) {
   const task = taskOf(model);
   const { fields } = task.fields(model);
   const areas = Object.fromEntries(fields.map(([key]) =>
     [key, h("textarea", { rows: key === "text" ? 3 : 2 })]));
-  areas[fields[0][0]].value = fields.length === 1 && text ? text : "";
+  areas[fields[0][0]].value = query.get("text") ?? "";
+  begin();
   const values = () => Object.fromEntries(fields.map(([key]) => [key, areas[key].value]));
   fill(answered);
   fill(form,
@@ -65,6 +66,15 @@ function tryOut(model, form, answered, { signal, announce, text }) {
     h("form", { on: { submit: (event) => { event.preventDefault(); attempt(); } } },
       fields.map(([key, label]) => field(label, areas[key])),
       h("div", { class: "row" }, h("button", { class: "main" }, "Predict"))));
+
+  /** Begin with an example of the task, unless there is a text. */
+  async function begin() {
+    try {
+      const { rows: [first] } = await scored(model, 0, 1, signal);
+      if (Object.values(areas).some((area) => area.value)) return;
+      for (const key of Object.keys(areas)) areas[key].value = first[key] ?? "";
+    } catch { /* its examples are not where they were */ }
+  }
 
   async function attempt(given) {
     for (const key of Object.keys(areas)) areas[key].value = given?.[key] ?? areas[key].value;
@@ -77,6 +87,15 @@ function tryOut(model, form, answered, { signal, announce, text }) {
     } catch (error) { fill(answered, errorLine(error)); }
   }
   return attempt;
+}
+
+/** Return some of the examples that a model was scored on, as its fields have them, and answers. */
+async function scored(model, first, count, signal) {
+  const { data, total } = await post("/inspect/examples", { model: model.id, first, count }, { signal });
+  const text = (value) => (model.task === "tag" ? value.replaceAll("\n", " ") : value);
+  // Before the options stands what the question is about.
+  const second = (value) => (model.task === "choice" ? JSON.parse(value).slice(1).join("\n") : value);
+  return { total, rows: data.map((row) => ({ ...row, text: text(row.text), pair: second(row.pair) })) };
 }
 
 const shares = (pairs) => h("div", { class: "narrowed" },
@@ -157,7 +176,8 @@ function deciding(model, values, answer, signal, announce) {
         // Without its last word a text is empty, and has no answer.
         word.weight = found[n].prediction === null ? null : whole - value(found[n], word.n);
       });
-      fill(shown, h("p", {}, "Without this word, ", h("b", {}, name), " falls (warm) or rises (cold) by:"),
+      fill(shown, h("p", {}, "Without this word, ", task.shares && "the probability of ",
+        h("b", {}, name), ` falls (warm) or rises (cold) by${task.shares ? ", in points" : ""}:`),
         task.fields(model).words.map((key) => h("ol", { class: "unders", "data-field": key },
           words.filter((word) => word.key === key).map((word) =>
             weighed(word, left.find((one) => one.key === key && one.start === word.start), left, model)))));
@@ -231,13 +251,8 @@ function showErrors(model, errors, { signal, announce }, openRow) {
 
   function ownExamples() {
     collect(async (first, stop) => {
-      const body = { model: model.id, first, count: AT_ONCE };
-      const { data, total } = await post("/inspect/examples", body, { signal: stop });
-      const text = (value) => (model.task === "tag" ? value.replaceAll("\n", " ") : value);
-      // Before the options stands what the question is about.
-      const second = (value) => (model.task === "choice" ? JSON.parse(value).slice(1).join("\n") : value);
-      return { total, rows: data.map((row) => judged(row.number + 1, text(row.text), second(row.pair),
-        row.label, row)) };
+      const { total, rows } = await scored(model, first, AT_ONCE, stop);
+      return { total, rows: rows.map((row) => judged(row.number + 1, row.text, row.pair, row.label, row)) };
     });
   }
 

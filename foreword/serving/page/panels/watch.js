@@ -8,17 +8,20 @@ export const title = "Watch";
 export const lead = "Training as it happens: loss, speed and samples, and what a comparison has so far.";
 const OFTEN = 2000; // milliseconds between two looks at what is training
 const SELDOM = 10000; // and at what is not
+const FEW = 2; // folders that are shown whole; of more, those that are done are folded
 
 export const needs = (models, runs) => (runs.length ? null
   : "Open the folder of a run or of a comparison, trained or in training: foreword app RUN");
 
 export function show(root, context) {
-  const cards = new Map(context.runs.map((run) => [run.name, card(run, context)]));
-  root.append(...[...cards.values()].map((one) => one.element));
+  const isLive = (run) => Number(run.state === "training"); // these come first
+  const runs = [...context.runs].sort((a, b) => isLive(b) - isLive(a));
+  const cards = runs.map((run) => card(run, context));
+  root.append(...cards.map((one) => one.element));
   let timer = null;
   async function look() {
     let moves = false;
-    for (const one of cards.values()) moves = (await one.look()) || moves;
+    for (const one of cards) moves = (await one.look()) || moves;
     if (!context.signal.aborted) timer = setTimeout(look, moves ? OFTEN : SELDOM);
   }
   look();
@@ -26,13 +29,14 @@ export function show(root, context) {
 }
 
 /** Return a run's section, and what looks again; the answer is whether it may change. */
-function card(run, { announce, signal }) {
-  const status = h("div", {}), wrong = h("div", {}), body = h("div", {});
+function card(run, { announce, signal, runs }) {
+  const status = h("div", {}), wrong = h("div", {}), body = h("div", {}), folded = h("summary", {});
+  const more = h("details", { class: "chapter", open: runs.length <= FEW }, folded, body);
   const button = h("button", { type: "button", hidden: true, on: { click: act } });
   const element = h("section", { class: "watched", "aria-label": run.name },
-    h("div", { class: "row" }, h("h2", { class: "grow" }, run.name), button), status, wrong, body);
+    h("div", { class: "row" }, h("h2", { class: "grow" }, run.name), button), status, wrong, more);
   const path = `/runs/${encodeURIComponent(run.name)}`;
-  let state = null, drawn = null;
+  let state = null, drawn = null, wasBusy = false;
 
   async function act() {
     const verb = button.dataset.verb;
@@ -63,6 +67,13 @@ function card(run, { announce, signal }) {
       button.textContent = verb === "stop" ? "Save and stop" : "Resume";
     }
     fill(status, ...statusOf(now));
+    const isBusy = now.state === "training" || now.state === "starting";
+    if (isBusy && !wasBusy) more.open = true;
+    wasBusy = isBusy;
+    const loss = now.heldout && latest(now.heldout, "loss");
+    const inside = now.kind === "comparison" ? "Curves and tables" : "Curves and samples";
+    fill(folded, [inside, loss && `held-out loss ${loss}`].filter(Boolean).join(" · "));
+    if (now.kind === "tuning") more.replaceWith(body);
     const content = JSON.stringify([now.train, now.heldout, now.samples, now.cells, now.tables]);
     if (content !== drawn) { // what is open or under the pointer stays where nothing is new
       const open = [...body.querySelectorAll("details")].map((one) => one.open);
@@ -70,7 +81,7 @@ function card(run, { announce, signal }) {
       body.querySelectorAll("details").forEach((one, n) => { one.open = open[n] ?? one.open; });
       drawn = content;
     }
-    return now.state === "training" || now.state === "starting" || now.tunings?.length > 0;
+    return isBusy || now.tunings?.length > 0;
   }
   return { element, look };
 }
@@ -81,16 +92,18 @@ const WORDS = { training: "in training", starting: "starting", stopped: "stopped
 function statusOf(now) {
   if (now.kind === "tuning") return now.tunings.map(tuning);
   const percent = Math.floor(100 * now.share);
-  const done = now.kind === "run" ? `step ${(now.step ?? 0).toLocaleString("en")}`
-    : `${now.done} of ${now.planned} trainings`;
+  const done = now.kind !== "run" ? `${now.done} of ${now.planned} trainings`
+    : now.budget && `step ${(now.step ?? 0).toLocaleString("en")}`; // what is counted has no steps
+  const spent = now.state === "finished" ? now.budget
+    : now.budget ? `${percent} % of ${now.budget}` : `${percent} %`;
   return [
     h("p", { class: "note" }, now.description),
     h("div", { class: "row" }, h("span", { class: `pill ${now.state}` }, WORDS[now.state]),
-      h("span", { class: "note" }, [done, now.budget && `of ${now.budget}`, `${percent} %`, left(now)]
-        .filter(Boolean).join(" · "))),
+      h("span", { class: "note" }, [done, spent, left(now)].filter(Boolean).join(" · "))),
     now.failed && h("p", { class: "error" },
       `Resuming ended with status ${now.failed}; the terminal of the server says why.`),
-    h("progress", { max: 100, value: percent, "aria-label": "share of the budget" }),
+    now.state !== "finished"
+      && h("progress", { max: 100, value: percent, "aria-label": "share of the budget" }),
     now.tunings?.map(tuning),
   ];
 }
@@ -147,22 +160,29 @@ function runOf(now) {
       chart({ title: "Loss, nats per prediction", x: "step", y: "nats", series: lossLines(now) }),
       chart({ title: "Speed, tokens a second", x: "step", y: "tokens", series: [
         { name: "speed", points: points(now.train, "tokens_per_second"), colour: "var(--cell2)" }] })),
-    samples(now.samples),
+    samples(now),
   ];
 }
 
 const tile = (value, name) => value !== undefined && value !== null
   && h("div", { class: "tile" }, h("b", {}, value), h("span", {}, name));
 
-/** Return a sample that training has kept: what follows its beginning, or stands for it. */
-export const sample = ({ prompt, text }) => h("p", { class: "prose" },
-  h("span", { class: "given" }, prompt), /\[MASK\]|<extra_id_/.test(prompt) ? ` → ${text}` : text);
+/** Return a sample that training has kept: what follows its beginning, or stands for it. What filled
+ *  blanks is marked in the text, whose rest is the prompt's. */
+export function sample({ prompt, text }) {
+  const parts = text.split(/«([^»]*)»/);
+  if (/\[MASK\]/.test(prompt) && parts.length > 1) {
+    return h("p", { class: "prose" }, parts.map((part, n) => (n % 2 ? h("mark", {}, part) : part)));
+  }
+  return h("p", { class: "prose" }, h("span", { class: "given" }, prompt),
+    /\[MASK\]|<extra_id_/.test(prompt) ? ` → ${text}` : text);
+}
 
-function samples(all) {
+function samples({ samples: all, budget }) {
   const steps = [...new Set(all.map((one) => one.step))].reverse();
   const at = (step) => all.filter((one) => one.step === step).map(sample);
   return steps.length > 0 && [
-    h("h3", {}, `What it writes at step ${steps[0].toLocaleString("en")}`),
+    h("h3", {}, `What it writes${budget ? ` at step ${steps[0].toLocaleString("en")}` : ""}`),
     h("div", { class: "card" }, at(steps[0])),
     steps.length > 1 && h("details", {}, h("summary", {}, "Earlier"), h("div", {},
       steps.slice(1).map((step) => [h("h4", {}, `Step ${step.toLocaleString("en")}`), at(step)]))),
