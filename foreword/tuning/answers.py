@@ -4,7 +4,7 @@ in a decoder one after the other; in masked diffusion so too, the answer masked 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,23 +112,17 @@ class AnswerNetwork(Network):
 class AnswerExamples(PackedExamples):
     """Encoded examples, each a source and the target that answers it.
 
+    The sources have the special tokens of pretraining, the answers their end tokens. The targets
+    are what the answers are held against, a sequence of (tokens,) int64 or, with more of each token
+    than itself, of (tokens, columns); for a task that `writes`, `WrittenTargets`.
+
     Attributes:
-        encoded: the sources with the special tokens of pretraining, and the answers with their end
-            tokens.
-        targets: what the answers are held against, a sequence of (tokens,) int64 or, with more of
-            each token than itself, of (tokens, columns); for a task that `writes`,
-            `WrittenTargets`.
-        template: the input template, to whose length `AnswerForm` cuts.
+        prompted: the model that they were pretrained with.
         most: of masked diffusion, the positions of an answer, unless it has more tokens; 0 without.
         seed: seed of the masks in training.
     """
 
-    encoded: Sequence[EncodedExample]
-    targets: Any
-    template: InputTemplate
-    prompted: TrainedModel
-    auxiliary: float = 0.0
-    loss_unit: LossUnit = "input"
+    prompted: TrainedModel = field(kw_only=True)
     most: int = 0
     seed: int = 0
 
@@ -144,10 +138,6 @@ class AnswerExamples(PackedExamples):
         """Put sources and answers into the form in which the model reads and writes them.
 
         Args:
-            prompted: the model.
-            encoded: sources and answers.
-            template: the input template.
-            loss_unit: see `PackedExamples`.
             most: the most tokens of an answer to write; None for those of the longest one here.
 
         Raises:
@@ -176,7 +166,7 @@ class AnswerExamples(PackedExamples):
         pairs = EncodedTexts.of(map(with_ends, encoded))
         assert pairs.answer is not None
         fresh = replace(template, fresh=form.fresh)
-        return cls(pairs, pairs.answer, fresh, prompted, loss_unit=loss_unit, most=most)
+        return cls(pairs, pairs.answer, fresh, loss_unit=loss_unit, prompted=prompted, most=most)
 
     def _length(self, number: int) -> int:
         """Return the number of tokens of a source and its answer."""
