@@ -115,12 +115,12 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
         from foreword.tables.columns import PREDICTION
         from foreword.tables.table import BadRows
-        from foreword.tuning.predict_input import rows_to_predict
         from foreword.tuning.predict_table import (
             PredictOptions,
             count_rows,
             output_types,
             predict_table,
+            rows_to_predict,
         )
 
         # Check what is cheap first, then open the model and the table.
