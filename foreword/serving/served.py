@@ -34,10 +34,10 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import records_table
 from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BadRows
+from foreword.tuning.example_reader import tuned_examples
 from foreword.tuning.predict_table import PredictOptions, output_types, rows_to_predict
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._conversations import ConversationTask
-from foreword.tuning.tuned_examples import tuned_examples
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
 from foreword.disk import atomic, stored
+from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
+from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.trackers._contract import Tracker
 from foreword.tuning import run
 from foreword.tuning.bag_of_words import bags_of_words
-from foreword.tuning.drawing import draw
-from foreword.tuning.job import TuneJob
-from foreword.tuning.result import TuneResult, as_json, save_network, with_words
-from foreword.tuning.scores import Scores
-from foreword.tuning.seeds import ReportProgress
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
-from foreword.errors import TrainingStoppedError, UserError
-from foreword.settings import config
-from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.job import TuneJob
-from foreword.tuning.result import TuneResult
-from foreword.tuning.scores import MeanScore, as_gain, metric_name
+from foreword.tuning.result import TuneResult, as_json, save_network, with_words
+from foreword.tuning.scores import MeanScore, Scores, as_gain, metric_name
 from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-
 
 SHARE = 0.1  # of the training examples, held out to choose a learning rate on
 MOST, FEWEST = 5_000, 10  # examples held out

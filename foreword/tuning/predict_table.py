@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
+
 import pyarrow as pa
+
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tables.table import BadRows, ExampleTable, require_columns
+from foreword.tables.given import texts_or_table
+from foreword.tables.read import read_table
+from foreword.tables.table import (
+    BadRows,
+    ExampleTable,
+    chosen_columns,
+    require_columns,
+    stream_of_lines,
+)
 from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import END, ENTITIES, PROBABILITY, START
-from foreword.tuning.tuned_model import TunedWriter
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from os import PathLike
-from pathlib import Path
-from typing import Any
-from foreword.errors import UserError
-from foreword.tables.columns import Columns
-from foreword.tables.given import texts_or_table
-from foreword.tables.read import read_table
-from foreword.tables.table import ExampleTable, chosen_columns, stream_of_lines
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 
 STANDARD = "-"  # standard input or output
