@@ -38,6 +38,7 @@ from foreword.tuning.example_reader import tuned_examples
 from foreword.tuning.predict_table import PredictOptions, output_types, rows_to_predict
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._conversations import ConversationTask
+from foreword.tuning.tasks._writing import AnswerForm
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
@@ -255,8 +256,8 @@ class Served:
             raise UserError("messages: must end with a message of the user")
         most = body.max_completion_tokens or body.max_tokens or task.max_tokens
         most = min(most, self.length)
-        example, template = Labelled(to_text(messages)), self._predictor.template
-        (start,), _ = task.starts([example], self.trained, template, most)
+        form = AnswerForm.of(self.trained, self._predictor.template)
+        (start,), _ = task.starts([Labelled(to_text(messages))], form, most)
         limits = TextLimits(
             self._sampling(body, start, most),
             body.min_tokens,

@@ -50,7 +50,6 @@ class FeatureBatch:
 
     def features(self, network: Network) -> Tensor:
         """Return the features."""
-        del network
         return self.cached
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:

@@ -166,7 +166,6 @@ class Network(nn.Module, ABC):
             features: as in `outputs`, and `windows` too.
             targets: the target of each output, (outputs,).
         """
-        del targets
         return self.outputs(features, windows)
 
     @abstractmethod

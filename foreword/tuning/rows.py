@@ -202,7 +202,6 @@ class PackedExamples(ABC):
 
     def seeded(self, seed: int) -> PackedExamples:
         """Return the examples as a training with this seed reads them."""
-        del seed
         return self
 
     @abstractmethod

@@ -32,7 +32,7 @@ from foreword.tuning.outputs import predict
 from foreword.tuning.predictor import Answered, Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
-from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import CHOSEN, FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
 from foreword.types import Array
 
@@ -172,7 +172,8 @@ class TunedWriter(LoadedModel):
         # Cut each text so that its longest answer still has a position.
         prompted = self.trained
         tokens = self.task.most_tokens(self.labels, prompted)
-        starts, cut = self.task.starts(examples, prompted, self.template, tokens)
+        form = AnswerForm.of(prompted, self.template)
+        starts, cut = self.task.starts(examples, form, tokens)
         found = written_answers(prompted, starts, tokens, lambda numbers: done(len(numbers)))
         # Words that stand for labels become these.
         return [{PREDICTION: self.task.answer_of(text, self.labels)} for text, _ in found], cut

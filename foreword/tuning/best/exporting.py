@@ -65,7 +65,6 @@ class LayersNetwork(HeadNetwork):
 
     def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the map's outputs, (outputs, labels) float32."""
-        del windows
         outputs: Tensor = self.head(torch.cat(list(features), dim=-1))
         return outputs
 

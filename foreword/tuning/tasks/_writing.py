@@ -179,11 +179,7 @@ class WritingTask(Task):
 
     @abstractmethod
     def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: TrainedModel,
-        template: InputTemplate,
-        most: int,
+        self, examples: Sequence[Labelled], form: AnswerForm, most: int
     ) -> tuple[list[Start], int]:
         """Return what the answer to each example begins with, and how many examples were cut.
 
@@ -198,15 +194,12 @@ class WritingTask(Task):
 
     def writes_for(self, prompted: TrainedModel) -> bool:
         """Return whether a model's answers have to be written to be scored."""
-        del prompted
         return self.judge.writes
 
     def answer_of(self, text: str, labels: Labels) -> str:
         """Return the answer that a written text stands for."""
-        del labels
         return text
 
-    def chat_template(self, prompted: TrainedModel, template: InputTemplate) -> str:
+    def chat_template(self, form: AnswerForm) -> str:
         """Return the Jinja template of conversations for `transformers`; "" without any."""
-        del prompted, template
         return ""

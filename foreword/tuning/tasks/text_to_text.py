@@ -196,16 +196,11 @@ class TextToText(WritingTask):
         return max(lengths(), default=1) + int(has_end > 0)
 
     def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: TrainedModel,
-        template: InputTemplate,
-        most: int,
+        self, examples: Sequence[Labelled], form: AnswerForm, most: int
     ) -> tuple[list[Start], int]:
         """Return the sources, cut so that the longest answer still has a position."""
-        form = AnswerForm.of(prompted, template)
         room = max(form.source_room(most), 1)
-        encoded = self.encode(examples, prompted.tokenizer, template)
+        encoded = self.encode(examples, form.prompted.tokenizer, form.template)
         starts = [form.start(form.source(e.ids[:room])) for e in encoded]
         return starts, sum(len(e.ids) > room for e in encoded)
 
