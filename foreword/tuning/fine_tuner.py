@@ -23,8 +23,7 @@ from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
-from foreword.tuning.epochs import ExampleBatches
-from foreword.tuning.features import ExampleSet, Features, NetworkBatch
+from foreword.tuning.features import ExampleBatches, ExampleSet, Features, NetworkBatch
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs

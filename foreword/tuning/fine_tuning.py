@@ -24,9 +24,9 @@ from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.job import TuneJob
 from foreword.tuning.result import TuneResult, as_json, save_network, with_words
 from foreword.tuning.scores import MeanScore, Scores, as_gain, metric_name
-from foreword.tuning.seeds import ReportProgress
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.trainings import ReportProgress
 
 SHARE = 0.1  # of the training examples, held out to choose a learning rate on
 MOST, FEWEST = 5_000, 10  # examples held out
@@ -92,8 +92,6 @@ def _record(scores: Scores) -> dict[str, Any]:
     row = scores.as_row()
     kind = f"{scores.start}, {scores.strategy}, seed {row.pop('seed')}"
     return {"kind": kind, "step": row.pop("epoch"), **row}
-
-
 
 
 def tune_at_best_rate(

@@ -16,7 +16,7 @@ from foreword.models.word_vectors import WordVectors
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
-from foreword.tuning.epochs import ExampleBatches
+from foreword.tuning.features import ExampleBatches
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork
 from foreword.tuning.result import TuneResult, as_json, save_network
