@@ -218,13 +218,7 @@ class AnswerExamples(PackedExamples):
         )
 
     def _pack_masked(self, rows: list[list[int]], multiple: int, epoch: int | None) -> PooledBatch:
-        """Return rows of texts and answers, each answer masked by itself; several readings of it.
-
-        Args:
-            rows: the inputs of each row.
-            multiple: the width is a multiple of it.
-            epoch: of training; None to score.
-        """
+        """Return rows of texts and answers, each answer masked by itself, in several readings."""
         inputs = np.asarray([n for row in rows for n in row])
         examples = [self.encoded[n] for n in inputs]
         places = np.asarray(list(map(self._answer_places, examples)))
@@ -279,7 +273,6 @@ class AnswerExamples(PackedExamples):
         tokens comes twice in n + 1 cases. What follows the answer is masked, as if not yet written.
 
         Args:
-            inputs: their numbers.
             places: the positions of each answer.
             counts: the tokens of each, its end included.
             epoch: of training; None to score.
@@ -306,8 +299,6 @@ class AnswerExamples(PackedExamples):
         """Return the likeliest answer to each example, as text and as tokens, its end included.
 
         Args:
-            network: a model of these examples, on its device.
-            most: the most tokens of an answer.
             done: called with the numbers of examples as they are answered.
         """
         model = network.as_model()

@@ -26,7 +26,7 @@ from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import ExampleBatches, ExampleSet, Features, NetworkBatch
 from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
+from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
 from foreword.tuning.settings import TuneSettings
@@ -271,10 +271,7 @@ class FineTuner(Hook):
             self.network.train_parts()
 
     def _loss(self, batch: NetworkBatch) -> Loss:
-        features, auxiliary = batch.features_and_loss(self.network)
-        outputs = self.network.training_outputs(features, batch.targets, batch.windows)
-        loss = self.task.loss(outputs, batch.targets, batch.numbers)
-        return Loss(loss.total + auxiliary, loss.count)
+        return batch_loss(self.network, self.task, batch)[1]
 
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without what only training needed."""
@@ -314,16 +311,12 @@ class FineTuner(Hook):
                 self._begun,
             )
         ]
-
-        def loss() -> Tensor:
-            batches = self.train.batches(self.draw.numbers[:CURVED], self.device.type, 0)
-            losses = [self._loss(batch.to(self.device)) for batch in batches]
-            total = torch.stack([one.total for one in losses]).sum()
-            return total / sum(one.count for one in losses)
-
         self.network.eval()
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        curvature = largest_eigenvalue(loss, trained)
+        looked_at = self.draw.numbers[:CURVED]
+        curvature = largest_eigenvalue(
+            lambda: mean_loss(self.network, self.task, self.train, looked_at), trained
+        )
         self.network.train_parts()
         return dict(zip(CHANGE, (norms[0] / norms[1], curvature), strict=True))
 

@@ -42,7 +42,6 @@ def text_scores(
         metric: `answer`, exact match and F1 of words by SQuAD's rules; `rouge`, the F-measures of
             words, pairs of words and longest common subsequences, by the best reference; or
             `bleu`, of 100, with chrF.
-        answers: the answers.
         references: the right answers to each, at least one.
     """
     if metric == "answer":

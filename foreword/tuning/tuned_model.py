@@ -41,19 +41,11 @@ FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
 
 @dataclass(frozen=True, repr=False)
 class TunedModel(Predictor):
-    """A fine-tuned network with what is needed to predict.
+    """A fine-tuned network with what is needed to predict; see also `Predictor`.
 
     Attributes:
         network: in evaluation mode, on `device`.
-        task: the task it was tuned for.
-        labels: the labels, in the order of its outputs.
-        template: the input template.
-        tokenizer: the one it was trained with.
-        device: where the network's parameters are.
-        dtype: the precision it computes in.
         recipe: the recipe of pretraining.
-        source: the folder it was read from.
-        tuned_on: the form of its training examples.
     """
 
     network: Network
@@ -106,11 +98,7 @@ class TunedModel(Predictor):
 
 
 class TunedWriter(LoadedModel):
-    """A model tuned to answer in text, with all that a loaded run can do.
-
-    Args:
-        tuned: the task it was tuned for.
-    """
+    """A model tuned to answer in text, with all that a loaded run can do."""
 
     def __init__(self, trained: TrainedModel, tuned: Tuned) -> None:
         super().__init__(trained)

@@ -36,7 +36,8 @@ from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
-from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes, single
+from foreword.tuning.run import baselines
+from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tuned import TunedOn
@@ -168,11 +169,8 @@ def _content(
         answers = [task.judge.correct(run.answers[row.strategy], dev.judged) for run in runs]
         known = [of_run for of_run in answers if of_run is not None]
         correct |= {row.strategy: np.stack(known)} if known else {}
-    baselines = task.judge.baselines(first.material.judged, dev.judged, dev.labels)
-    for name, outputs in baselines.items():
-        rows.append(single("no model", name, task.judge.scores(outputs, dev.judged)))
-        answered = task.judge.correct(outputs, dev.judged)
-        correct |= {} if answered is None else {name: answered[None]}
+    untrained, known_of = baselines(task, {"": [(first.material.judged, dev.judged)]}, dev.labels)
+    rows, correct = [*rows, *untrained], correct | known_of
     of_task = {"kind": kinds.name_of(task), **config.to_table(task)}
     cut = cut_count(first.material.encoded) + cut_count(dev.encoded)
     confusion = task.judge.confusion(first.answers[NAME], dev.judged)
@@ -224,13 +222,10 @@ def _notes(run: _Run) -> list[str]:
     tried = [trial for trial in run.trials if trial.outputs is not None]
     if all(trial.candidate.reads_model for trial in tried):
         notes.append("no candidate counts words alone: there is nothing to be worth more than")
-    if not any(_reads_model(part) for part in run.parts):
+    taken = [kinds.load("tuning/candidates", part.name) for part in run.parts]
+    if not any(candidate.reads_model for candidate in taken):
         notes.append("all that was taken counts words: nothing that reads the model added to it")
     return notes
-
-
-def _reads_model(part: ChosenPart) -> bool:
-    return bool(kinds.load("tuning/candidates", part.name).reads_model)
 
 
 def _calibration(run: _Run, dev: Material) -> dict[str, Any]:

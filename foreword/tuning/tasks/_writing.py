@@ -170,7 +170,6 @@ class WritingTask(Task):
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,), or with the weight of each, (tokens, 2).
-            numbers: the numbers of the examples.
         """
         total = outputs.sum()
         if targets.ndim > 1:
@@ -184,7 +183,7 @@ class WritingTask(Task):
         """Return what the answer to each example begins with, and how many examples were cut.
 
         Args:
-            examples: the examples, without labels.
+            examples: without labels.
             most: the most tokens of an answer.
         """
 

@@ -258,7 +258,6 @@ class PairTargets(Targets):
     """The scores of pairs, and which of their texts are equal.
 
     Attributes:
-        examples: the pairs.
         arrays: for each first and second text in turn the pair's score, nan for none, and the
             number of the text, (2 pairs, 2) float64.
     """

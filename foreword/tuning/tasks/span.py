@@ -381,11 +381,8 @@ class SpanTargets(Targets):
     """The answers to questions, and where they are.
 
     Attributes:
-        examples: the questions.
-        windows: their windows.
         arrays: for each position of each window whether the answer begins and ends there,
             (positions, 2) float32 each.
-        labels: the labels of the task.
     """
 
     examples: Sequence[Labelled]

@@ -320,8 +320,6 @@ class TagTargets(Targets):
 
     Attributes:
         arrays: the labels of each window, (words,) int64 each; UNLABELLED for a word without one.
-        sentences: the sentences.
-        labels: the names of the labels.
     """
 
     sentences: Sequence[Labelled]
