@@ -47,11 +47,6 @@ class Draw(NamedTuple):
     dev: PackedExamples | None
     held: Array | None = None
 
-    @property
-    def scores_extra(self) -> bool:
-        """Whether it is scored on further examples, as a model that may be saved."""
-        return self.held is None
-
 
 @dataclass(frozen=True)
 class TuneData:
@@ -219,7 +214,9 @@ def _encode(
     begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
 
     def inputs(numbers: Array) -> Array:  # examples are drawn, and their texts or inputs trained on
-        return _inputs_of(numbers, begins) if needs.loss_unit == "input" else numbers
+        if needs.loss_unit != "input":
+            return numbers
+        return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in numbers])
 
     draws = [Draw(f"seed {n}", n, inputs(d), dev) for n, d in enumerate(drawn.numbers, 1)]
     whole = Draw("all examples", 1, inputs(drawn.numbers[0]), None) if drawn.folds else None
@@ -274,8 +271,3 @@ def _with_reference(task: Task, data: TuneData) -> TuneData:
     draws = tuple(draw._replace(dev=dev[id(draw.dev)]) for draw in data.draws)
     extra = {name: refer(part) for name, part in data.extra.items()}
     return replace(data, train=refer(data.train), draws=draws, extra=extra)
-
-
-def _inputs_of(examples: Array, begins: Array) -> Array:
-    """Return the inputs of some examples, whose inputs begin at `begins`."""
-    return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in examples])

@@ -103,19 +103,15 @@ def _family_with_head(
     tuned: TunedModel, trained: TrainedModel, auto_class: str, family_name: str
 ) -> Family:
     """Return the first family of the backbone whose class has the tuned head, else the first."""
-    families = list(exporting.find_families(trained, family_name))
+    families, task = list(exporting.find_families(trained, family_name)), tuned.task
     for family in families:
         _, design = family.folders(trained.model, trained.recipe)[""]
         classifier = published_head(family, design, auto_class)
-        if classifier is not None and _has_head(tuned, classifier):
-            return family
+        if classifier is not None and not task.needs.mix_layers:
+            current = current_settings(task, classifier, tuned.template.pooling)
+            if current == head_settings(task, classifier):
+                return family
     return families[0]
-
-
-def _has_head(tuned: TunedModel, classifier: PublishedHead) -> bool:
-    task = tuned.task
-    current = current_settings(task, classifier, tuned.template.pooling)
-    return not task.needs.mix_layers and current == head_settings(task, classifier)
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:

@@ -220,7 +220,7 @@ class FineTuner(Hook):
     def result(self) -> SeedResult:
         """Return the result, once the loop has trained."""
         task, outputs, targets = self._judged
-        parts = self.data.extra if self.draw.scores_extra else {}
+        parts = self.data.extra if self.draw.held is None else {}  # of a model that may be saved
         extra = {
             f"{name}_{metric}": MeanScore(score)
             for name, part in parts.items()
@@ -232,16 +232,12 @@ class FineTuner(Hook):
         if outputs is None:
             return result
         correct = task.judge.correct(outputs, targets)
+        is_fitted_on = self.data.task.answers.fits or self.draw.held is not None
         return result._replace(
             confusion=task.judge.confusion(outputs, targets),
             correct=None if correct is None else correct.tolist(),
-            outputs=outputs if self._is_fitted_on and outputs.dtype != object else None,
+            outputs=outputs if is_fitted_on and outputs.dtype != object else None,
         )
-
-    @property
-    def _is_fitted_on(self) -> bool:
-        """Whether something is fitted on its outputs, or compared before and after."""
-        return self.data.task.answers.fits or self.draw.held is not None
 
     def diverged(self, error: NotFiniteError) -> SeedResult:
         """Return the result if several steps in a row were not finite, or the weights are not."""

@@ -120,7 +120,10 @@ class Trainings:
         held: HeldOutFit | None = None
         network: Network | None = None
         if fits and data.held_out is not None:
-            result, _ = self._run(task, _scored_once(settings), data.held_out)
+            once = settings  # scored at the end alone, unless the scores choose an epoch
+            if settings.keep == "last":
+                once = replace(settings, score_every=settings.epochs)
+            result, _ = self._run(task, once, data.held_out)
             held = HeldOutFit.of(data, [data.held_out], [result])
             fitted |= held.fitted(task) if held else {}
         own = replace(task, **fitted)
@@ -204,8 +207,3 @@ class Trainings:
         network = build_network(trained, task, self.data.labels, None)
         network.token_head = None
         return network.eval()
-
-
-def _scored_once(settings: TuneSettings) -> TuneSettings:
-    """Return settings that score the last epoch alone, unless its scores choose one."""
-    return settings if settings.keep == "best" else replace(settings, score_every=settings.epochs)

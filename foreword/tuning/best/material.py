@@ -91,16 +91,12 @@ class Material:
 
     @cached_property
     def judged(self) -> Any:
-        """The targets, as the task's judge takes them."""
+        """The targets, as the task's judge takes them; raises UserError for unknown labels."""
         return self.task.targets(self.examples, self.labels, self.encoded)
 
     def fit_linear(self, x: Any, inverse_penalties: Sequence[float]) -> LinearMap:
         """Return the linear map of features to the targets; see `linear.fit_linear`."""
         return fit_linear(x, self.targets, self.form, len(self.labels), inverse_penalties)
-
-    def require_labels(self) -> None:
-        """Raise UserError unless the labels are those of training."""
-        assert self.judged is not None
 
     @cached_property
     def targets(self) -> Array:

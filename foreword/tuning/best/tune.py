@@ -70,8 +70,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     whole = material_of(trained, task, drawn.labels, examples, settings)
     dev = whole.of(LabelledTexts.of(job.examples.dev))
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
-    for part in (dev, *extra.values()):
-        part.require_labels()
+    assert all(part.judged is not None for part in (dev, *extra.values()))  # all labels are known
     assert job.seeds_folder is not None
     trial_store = TrialStore(job.seeds_folder / job.request(trained))
     runs: list[_Run] = []
