@@ -30,14 +30,13 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import added_tokens
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import batch_loss, mean_loss
 from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.scores import metric_name
-from foreword.tuning.starting_network import starting_network
+from foreword.tuning.starting_network import adapted, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask

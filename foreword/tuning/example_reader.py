@@ -12,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
@@ -40,7 +42,6 @@ from foreword.tables.table import (
 )
 from foreword.tuning.job import Examples
 from foreword.tuning.predictor import Predictor
-from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import SCORES, TunedOn
 from foreword.tuning.tuned_model import TunedWriter
@@ -238,7 +239,7 @@ class ExampleReader:
             skipped += skipped_here
             if self.prefixes:
                 prefix = self.prefixes[n]
-                examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
+                examples = LabelledTexts.of(e.with_prefix(prefix) for e in examples)
             tasks.append(examples)
         return ReadPart(sources, tasks, skipped, used)
 
@@ -261,6 +262,31 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
+
+
+def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:
+    """Return a mixture of tasks, each in proportion to (examples)^(1 / temperature).
+
+    At a temperature of 1 these are all examples; the higher it is, the more equal the shares.
+    Small tasks are then repeated and large ones cut; an epoch stays as long as all tasks together.
+
+    Reference: Raffel et al. 2020, section 3.5.2; without their limit on a task's size.
+
+    Raises:
+        UserError: the temperature is below 1.
+    """
+    if temperature < 1:
+        raise UserError(
+            f"--temperature {temperature:g}: must be at least 1, which weights all examples equally"
+        )
+    if len(tasks) == 1:
+        return tasks[0]
+    sizes = np.asarray([len(task) for task in tasks], dtype=np.float64)
+    shares = sizes ** (1 / temperature)
+    counts = np.rint(sizes.sum() * shares / shares.sum()).astype(int)
+    return LabelledTexts.of(
+        task[n % len(task)] for task, count in zip(tasks, counts, strict=True) for n in range(count)
+    )
 
 
 @dataclass(frozen=True)

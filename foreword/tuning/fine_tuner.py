@@ -24,13 +24,12 @@ from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import ExampleBatches, ExampleSet, Features, NetworkBatch
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import start_name, starting_network
+from foreword.tuning.starting_network import adapted, start_name, starting_network
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array, Loss
 

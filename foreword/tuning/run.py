@@ -18,7 +18,6 @@ from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, window
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.held_out import not_calibrated
 from foreword.tuning.job import TuneJob
-from foreword.tuning.model_settings import recipe_for
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.result import TuneResult, with_words
@@ -26,7 +25,7 @@ from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
 from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import build_network, recipe_for
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.text_metrics import word_rules

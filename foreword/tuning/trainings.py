@@ -17,12 +17,11 @@ from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.held_out import HeldOutFit, calibration, cross_fitted
 from foreword.tuning.job import TuneJob
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores
 from foreword.tuning.seed_store import SeedStore
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
 

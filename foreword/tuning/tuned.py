@@ -17,7 +17,6 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import texts_or_table
 from foreword.tables.table import require_columns
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
@@ -87,7 +86,7 @@ class TunedOn:
             names = ", ".join(map(repr, self.prefixes))
             raise UserError(f"--prefix: this model was tuned with several; choose one of {names}")
         chosen = next(iter(self.prefixes), None) if prefix is None else prefix
-        return example if chosen is None else with_prefix(example, chosen)
+        return example if chosen is None else example.with_prefix(chosen)
 
 
 @dataclass(frozen=True)

@@ -307,8 +307,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
     ) -> tuple[list[TuneSettings], list[str]]:
         """Return the variants that the model allows, and a note if one goes."""
-        from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
+        from foreword.tuning.starting_network import recipe_for
         from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 
         if isinstance(task, WritingTask):
