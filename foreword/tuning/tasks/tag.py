@@ -43,13 +43,7 @@ from foreword.tuning.tasks._contract import (
     shortest,
 )
 from foreword.tuning.tasks._headed import HeadedTask
-from foreword.tuning.tasks._losses import (
-    UNLABELLED,
-    Weights,
-    require_weights,
-    weighted_cross_entropy,
-    weights_of,
-)
+from foreword.tuning.tasks._losses import UNLABELLED, Weighted, weighted_cross_entropy, weights_of
 from foreword.types import Array, Loss
 
 ENTITY_TYPE = pa.list_(
@@ -200,7 +194,7 @@ def _places(text: str, tags: Sequence[str], labels: Labels) -> dict[str, list[An
 
 
 @dataclass(frozen=True)
-class Tag(HeadedTask):
+class Tag(Weighted, HeadedTask):
     """Tagging: dropout and a linear layer on the state of each word's first piece.
 
     A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
@@ -251,12 +245,7 @@ class Tag(HeadedTask):
 
     BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "adjacent"}
 
-    weights: Weights = ()
     windows: Literal["overlapping", "adjacent"] = "overlapping"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_weights(self.weights)
 
     @property
     def needs(self) -> Needs:
