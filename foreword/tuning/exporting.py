@@ -246,14 +246,10 @@ def _write_sentences(
         write(tuned, trained, family, weights, {"architectures": [architecture]}, part)
         _require_padding(part)
         # What sentence_transformers does with it.
+        parts = ("", "Transformer"), (POOLING, "Pooling")
         modules: list[Table] = [
-            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-            {
-                "idx": 1,
-                "name": "1",
-                "path": POOLING,
-                "type": "sentence_transformers.models.Pooling",
-            },
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(parts)
         ]
         exporting.write_json(part / "modules.json", modules)
         exporting.write_json(

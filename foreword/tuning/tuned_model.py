@@ -92,9 +92,11 @@ class TunedModel(Predictor):
     @property
     def width(self) -> int:
         """The number of outputs of the head."""
+        settings = self.network.backbone.settings
+        layers = 1 if self.network.scalar_mix is None else settings.layers + 1
         with torch.no_grad():
-            states = torch.zeros(1, self.network.backbone.settings.state_width, device=self.device)
-            return int(self.network.head(states).shape[-1])
+            states = torch.zeros(layers, 1, settings.state_width, device=self.device)
+            return int(self.network.outputs(states).shape[-1])
 
 
 class TunedWriter(LoadedModel):
