@@ -148,20 +148,25 @@ class PooledTask(HeadedTask):
                 seconds = tokenizer.encode_batch([example.pair or "" for example in chunk])
             for first, second in zip(firsts, seconds, strict=True):
                 windows = template.windows(first, second, is_cut=self.windows == "cut")
-                yield from self.inputs_of(windows, template)
+                yield from pooled_inputs(windows, template, self.pooling)
 
-    def inputs_of(
-        self, windows: Iterable[TemplatedText], template: InputTemplate, *, is_further: bool = False
-    ) -> Iterator[EncodedExample]:
-        """Yield the windows of a text, which `is_further` of an example's, as inputs."""
-        is_reduced = (self.pooling or template.pooling) in REDUCED
-        for number, window in enumerate(windows):
-            yield EncodedExample(
-                window.ids,
-                window.segments,
-                template.pooled_positions(window, self.pooling),
-                window.was_cut,
-                is_reduced,
-                is_further=is_further or number > 0,
-                is_continued=number > 0,
-            )
+
+def pooled_inputs(
+    windows: Iterable[TemplatedText],
+    template: InputTemplate,
+    pooling: Pooling | None,
+    *,
+    is_further: bool = False,
+) -> Iterator[EncodedExample]:
+    """Yield the windows of a text, which `is_further` of an example's, as inputs."""
+    is_reduced = (pooling or template.pooling) in REDUCED
+    for number, window in enumerate(windows):
+        yield EncodedExample(
+            window.ids,
+            window.segments,
+            template.pooled_positions(window, pooling),
+            window.was_cut,
+            is_reduced,
+            is_further=is_further or number > 0,
+            is_continued=number > 0,
+        )
