@@ -15,7 +15,7 @@ from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter
 from foreword.runs.tracking import Tracking, closing
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import config, kinds
+from foreword.settings import config
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.trackers._contract import Tracker
 from foreword.tuning import run
@@ -80,7 +80,7 @@ def fine_tune(
 
 def _tracking(job: TuneJob, display: ProgressReporter) -> Tracking:
     assert job.evaluation is not None
-    task = {"kind": kinds.name_of(job.task), **config.to_table(job.task)}
+    task = config.kind_table(job.task)
     settings = {"task": task, **config.to_table(job.variants[0])}
     folder = next(above for above in job.evaluation.parents if above.name == "evaluations")
     name = "-".join(job.evaluation.relative_to(folder).with_suffix("").parts)

@@ -11,8 +11,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import kinds
-from foreword.settings.config import to_table
+from foreword.settings import config, kinds
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
@@ -102,7 +101,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         network=network,
         rows=[*rows, *untrained],
         epochs=[row for runs in results for one in runs for row in one.curve],
-        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(first)},
+        settings={"task": config.kind_table(task), **config.to_table(first)},
         examples=counts,
         notes=(
             *filter(None, [cut]),

@@ -105,7 +105,7 @@ class Tuned:
     def save(self, folder: Path, recipe: Recipe) -> None:
         """Write the file, with the plug-ins that it and the recipe of pretraining need."""
         about = {
-            "task": {"kind": kinds.name_of(self.task), **config.to_table(self.task)},
+            "task": config.kind_table(self.task),
             "labels": self.labels,
             "template": asdict(self.template),
             "plugins": plugins.used_by(self.task, recipe),

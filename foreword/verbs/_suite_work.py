@@ -15,7 +15,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter, watchable
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import config, kinds
+from foreword.settings import config
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
@@ -71,7 +71,7 @@ class SuiteRun:
             UserError: a file is broken, or a setting does not exist.
         """
         how = self._how
-        table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
+        table = config.kind_table(task.task)
         tuning_task, settings = how.tuning_task(
             table, task.metrics[0], calibrate=False, tune=task.tune
         )

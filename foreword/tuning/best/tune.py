@@ -170,7 +170,7 @@ def _content(
         correct |= {row.strategy: np.stack(known)} if known else {}
     untrained, known_of = baselines(task, {"": [(first.material.judged, dev.judged)]}, dev.labels)
     rows, correct = [*rows, *untrained], correct | known_of
-    of_task = {"kind": kinds.name_of(task), **config.to_table(task)}
+    of_task = config.kind_table(task)
     cut = cut_count(first.material.encoded) + cut_count(dev.encoded)
     confusion = task.judge.confusion(first.answers[NAME], dev.judged)
     warning = cut_warning(
