@@ -95,23 +95,6 @@ def share_known(references: Sequence[Sequence[str]], known: Sequence[str]) -> fl
     return float(np.mean(are_known))
 
 
-class _Words:
-    """Words of any script; of English those of the library's tokenizer."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return words.split(text)
-
-
-def _rouge_scorer() -> Any:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise UserError(
-            "task.metric: rouge requires rouge-score: pip install 'foreword[rouge]'"
-        ) from None
-    return RougeScorer(list(ROUGE), tokenizer=_Words())
-
-
 def normalised(answer: str) -> str:
     """Return an answer in lower case without punctuation, articles and needless spaces."""
     composed = unicodedata.normalize("NFC", answer.lower())
@@ -163,3 +146,20 @@ def best_threshold(
         if total > best and follows > margins[n]:
             best, threshold = total, (margins[n] + follows) / 2
     return threshold
+
+
+class _Words:
+    """Words of any script; of English those of the library's tokenizer."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return words.split(text)
+
+
+def _rouge_scorer() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError(
+            "task.metric: rouge requires rouge-score: pip install 'foreword[rouge]'"
+        ) from None
+    return RougeScorer(list(ROUGE), tokenizer=_Words())
