@@ -43,7 +43,13 @@ from foreword.tuning.tasks._contract import (
     shortest,
 )
 from foreword.tuning.tasks._headed import HeadedTask
-from foreword.tuning.tasks._losses import UNLABELLED, Weighted, weighted_cross_entropy, weights_of
+from foreword.tuning.tasks._losses import (
+    UNLABELLED,
+    Weighted,
+    require_known,
+    weighted_cross_entropy,
+    weights_of,
+)
 from foreword.types import Array, Loss
 
 ENTITY_TYPE = pa.list_(
@@ -264,15 +270,8 @@ class Tag(Weighted, HeadedTask):
     ) -> TagTargets:
         """Return the targets of each window."""
         number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
-        flat: list[int] = []
-        for example in examples:
-            tags = _tags(example)
-            if unseen := [tag for tag in tags if tag not in number]:
-                raise UserError(
-                    f"{example.source}: label '{unseen[0]}', which no training example has; "
-                    f"training has: {', '.join(labels)}"
-                )
-            flat += [number[tag] for tag in tags]
+        require_known(examples, labels, lambda label: list(filter(None, label.split(SPACED))))
+        flat = [number[tag] for example in examples for tag in _tags(example)]
         counts = [len(window.pooled_positions) for window in encoded]
         arrays = np.split(np.asarray(flat, np.int64), np.cumsum(counts)[:-1])
         return TagTargets(arrays, examples, labels)
