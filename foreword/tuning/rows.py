@@ -25,7 +25,7 @@ from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.train.feed import count_tokens
-from foreword.tuning.encoded import first_inputs, first_windows
+from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample, LossUnit
@@ -233,6 +233,14 @@ class PackedExamples(ABC):
 
 class PooledExamples(PackedExamples):
     """Encoded examples whose pooled states a head reads."""
+
+    @classmethod
+    def unlabelled(
+        cls, encoded: Sequence[EncodedExample], template: InputTemplate
+    ) -> PooledExamples:
+        """Return examples without labels, whose targets are 0."""
+        counts = output_counts(encoded)[first_windows(encoded)[:-1]]
+        return cls(encoded, [np.zeros(count, np.int64) for count in counts], template)
 
     def batches(
         self, numbers: Array, device: str, epoch: int | None = None

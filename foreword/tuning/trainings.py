@@ -139,7 +139,7 @@ class Trainings:
                 return VariantResult(runs, sound.task, network)
             dev, outputs = data.dev[0].targets, sound.outputs
             errors = tuple(one.answers.calibration_error(outputs, dev) for one in (task, own))
-            about = calibration(fitted, held, errors, on="held out")
+            about = calibration(fitted, len(held.folds), errors, on="held out")
             return VariantResult(runs, sound.task, network, about)
         return self._whole(task, settings, runs, fits=fits, is_saved=is_saved)
 
@@ -162,7 +162,7 @@ class Trainings:
                 fitted = held.fitted(task)
                 own = replace(own, **fitted)
                 runs, errors = cross_fitted(task, held, runs)
-                about = calibration(fitted, held, errors, on="folds")
+                about = calibration(fitted, len(held.folds), errors, on="folds")
         if not is_saved:
             return VariantResult(runs, own, None, about)
         result, network = self._run(own, settings, self.data.whole, keeps=True)

@@ -25,7 +25,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
 from foreword.tuning.answers import written_answers
-from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
+from foreword.tuning.encoded import by_example, cut_count, first_windows
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
@@ -84,8 +84,7 @@ class TunedModel(Predictor):
         def examples_done(texts: Array) -> None:
             done(int(is_first[texts].sum()))
 
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)[firsts]]
-        unlabelled = PooledExamples(encoded, targets, self.template)
+        unlabelled = PooledExamples.unlabelled(encoded, self.template)
         outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
         return by_example(examples, encoded, outputs), cut_count(encoded)
 

@@ -28,11 +28,12 @@ from foreword.tuning.best.choosing import (
     try_candidates,
 )
 from foreword.tuning.best.material import Material, material_of
-from foreword.tuning.calibration import BINS, calibration_error
+from foreword.tuning.calibration import calibration_error
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
+from foreword.tuning.held_out import calibration
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
@@ -237,14 +238,9 @@ def _calibration(run: _Run, dev: Material) -> dict[str, Any]:
         return {}
     raw = [replace(trial, temperature=1.0) for trial in run.trials]
     before, after = (averaged_trials(material, trials) for trials in (raw, run.trials))
-    about = {
-        "on": "folds",
-        "examples": len(material),
-        "temperatures": {part.name: part.temperature for part in run.parts},
-        "error_before": _error(replace(material, task=dev.task), before),
-        "error": _error(material, after),
-        "bins": BINS,
-    }
+    errors = _error(replace(material, task=dev.task), before), _error(material, after)
+    temperatures = {part.name: part.temperature for part in run.parts}
+    about = calibration({"temperatures": temperatures}, len(material), errors, on="folds")
     of_dev = _error(replace(dev, task=material.task), run.answers[NAME])
     return {"calibration_error": of_dev, "calibration": about}
 
