@@ -36,9 +36,9 @@ from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BadRows
 from foreword.tuning.example_reader import tuned_examples
 from foreword.tuning.predict_table import PredictOptions, output_types, rows_to_predict
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._conversations import ConversationTask
 from foreword.tuning.tasks._writing import AnswerForm
+from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 

@@ -32,7 +32,6 @@ from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import added_tokens
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import batch_loss, mean_loss
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
 from foreword.tuning.scores import metric_name
@@ -40,7 +39,7 @@ from foreword.tuning.starting_network import adapted, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned import SCORES, Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
 from foreword.types import Array
 

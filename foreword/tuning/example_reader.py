@@ -41,9 +41,8 @@ from foreword.tables.table import (
     with_flags,
 )
 from foreword.tuning.job import Examples
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import SCORES, TunedOn
+from foreword.tuning.tuned import SCORES, Predictor, TunedOn
 from foreword.tuning.tuned_model import TunedWriter
 
 

@@ -23,12 +23,12 @@ from foreword.tuning.encoded import by_example, cut_warning
 from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import scored_outputs
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
 from foreword.tuning.text_metrics import word_rules
+from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
 

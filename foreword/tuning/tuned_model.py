@@ -29,11 +29,20 @@ from foreword.tuning.encoded import by_example, cut_count, first_windows
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
-from foreword.tuning.predictor import Answered, Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.tuned import CHOSEN, FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
+from foreword.tuning.tuned import (
+    CHOSEN,
+    FILE,
+    KIND,
+    VERSION,
+    Answered,
+    Predictor,
+    Tuned,
+    TunedOn,
+    is_tuned,
+)
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")

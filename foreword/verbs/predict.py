@@ -20,7 +20,7 @@ from foreword.verbs._groups import Computes, ShowsProgress
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.predictor import Predictor
+    from foreword.tuning.tuned import Predictor
     from foreword.tuning.tuned_model import TunedWriter
 
 STANDARD = "-"  # standard input or output
@@ -171,7 +171,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
     def _opened(self) -> Predictor | TunedWriter:
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.predictor import Predictor
+        from foreword.tuning.tuned import Predictor
         from foreword.tuning.tuned_model import TunedWriter
 
         if not isinstance(self.tuned, Predictor | TunedWriter):

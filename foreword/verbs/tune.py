@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from foreword.runs.trained_model import TrainedModel
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
-    from foreword.tuning.predictor import Predictor
     from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
+    from foreword.tuning.tuned import Predictor
     from foreword.tuning.tuned_model import TunedWriter
     from foreword.verbs._unlabelled import Unlabelled
 

@@ -24,11 +24,10 @@ from foreword.tuning.best.averages import average, comparable
 from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.material import Material
 from foreword.tuning.encoded import by_example, cut_count
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.result import write_run
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
-from foreword.tuning.tuned import CHOSEN, SCORES, Tuned, TunedOn
+from foreword.tuning.tuned import CHOSEN, SCORES, Predictor, Tuned, TunedOn
 from foreword.types import Array
 
 KIND, VERSION = "chosen", 1
