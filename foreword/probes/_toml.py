@@ -125,7 +125,7 @@ class TomlSuite(Suite):
     limit: CountOrZero = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        table = {"kind": kinds.name_of(self), **config.to_table(self)}
+        table = config.kind_table(self)
         return config.build_kind, (kinds.Part("probes"), table, "probe")
 
     def questions(self) -> list[Question]:

@@ -60,7 +60,7 @@ def tables_of(specs: str | Probe | Sequence[str | Probe]) -> tuple[dict[str, Any
     if isinstance(specs, str) or not isinstance(specs, Sequence):
         specs = [specs]
     probes = [probe_of(spec) for spec in specs]
-    return tuple({"kind": name_of(probe), **config.to_table(probe)} for probe in probes)
+    return tuple(config.kind_table(probe) for probe in probes)
 
 
 def _from_words(text: str) -> Probe:

@@ -34,11 +34,11 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.given import records_table
 from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import BadRows
-from foreword.tuning.predict_input import rows_to_predict
-from foreword.tuning.predict_table import PredictOptions, output_types
-from foreword.tuning.predictor import Predictor
+from foreword.tuning.example_reader import tuned_examples
+from foreword.tuning.predict_table import PredictOptions, output_types, rows_to_predict
 from foreword.tuning.tasks._conversations import ConversationTask
-from foreword.tuning.tuned_examples import tuned_examples
+from foreword.tuning.tasks._writing import AnswerForm
+from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 from foreword.types import Array
 
@@ -281,8 +281,8 @@ class Served:
             raise UserError("messages: must end with a message of the user")
         most = body.max_completion_tokens or body.max_tokens or task.max_tokens
         most = min(most, self.length)
-        example, template = Labelled(to_text(messages)), self._predictor.template
-        (start,), _ = task.starts([example], self.trained, template, most)
+        form = AnswerForm.of(self.trained, self._predictor.template)
+        (start,), _ = task.starts([Labelled(to_text(messages))], form, most)
         limits = TextLimits(
             self._sampling(body, start, most),
             body.min_tokens,

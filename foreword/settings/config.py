@@ -544,6 +544,11 @@ def to_table(settings: Any, *, with_defaults: bool = True) -> Table:
     return table
 
 
+def kind_table(settings: Any) -> Table:
+    """Return a kind's settings as a table that names it, as `build_kind` takes it."""
+    return {"kind": kinds.name_of(settings), **to_table(settings)}
+
+
 def _default_of(f: dataclasses.Field[Any]) -> Any:
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 

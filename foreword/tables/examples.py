@@ -38,6 +38,15 @@ class Labelled(NamedTuple):
     source: str = ""
     group: str = ""
 
+    def with_prefix(self, prefix: str) -> Labelled:
+        """Return the example with prefix, text and second text joined as its text."""
+        pair = self.pair or ""
+        if "{text}" in prefix:
+            text = prefix.replace("{pair}", pair).replace("{text}", self.text)
+        else:
+            text = f"{prefix}{self.text}{' ' if pair else ''}{pair}"
+        return self._replace(text=text, pair=None)
+
 
 class Repaired(Labelled):
     """An example of a row in which something was wrong that its task could put right."""

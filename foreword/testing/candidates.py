@@ -88,7 +88,7 @@ def check_what_is_saved_reads_back_the_same(candidate: Learner) -> None:
 
 def check_its_settings_read_back_equal(candidate: Learner) -> None:
     """Check that the settings survive a table."""
-    table = {"kind": kinds.name_of(candidate), **config.to_table(candidate)}
+    table = config.kind_table(candidate)
     built = config.build_kind(kinds.Part("tuning/candidates"), table, "candidate")
     assert built == candidate, "settings are lost"
 

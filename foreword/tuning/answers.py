@@ -4,7 +4,7 @@ in a decoder one after the other; in masked diffusion so too, the answer masked 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,23 +112,17 @@ class AnswerNetwork(Network):
 class AnswerExamples(PackedExamples):
     """Encoded examples, each a source and the target that answers it.
 
+    The sources have the special tokens of pretraining, the answers their end tokens. The targets
+    are what the answers are held against, a sequence of (tokens,) int64 or, with more of each token
+    than itself, of (tokens, columns); for a task that `writes`, `WrittenTargets`.
+
     Attributes:
-        encoded: the sources with the special tokens of pretraining, and the answers with their end
-            tokens.
-        targets: what the answers are held against, a sequence of (tokens,) int64 or, with more of
-            each token than itself, of (tokens, columns); for a task that `writes`,
-            `WrittenTargets`.
-        template: the input template, to whose length `AnswerForm` cuts.
+        prompted: the model that they were pretrained with.
         most: of masked diffusion, the positions of an answer, unless it has more tokens; 0 without.
         seed: seed of the masks in training.
     """
 
-    encoded: Sequence[EncodedExample]
-    targets: Any
-    template: InputTemplate
-    prompted: TrainedModel
-    auxiliary: float = 0.0
-    loss_unit: LossUnit = "input"
+    prompted: TrainedModel = field(kw_only=True)
     most: int = 0
     seed: int = 0
 
@@ -144,10 +138,6 @@ class AnswerExamples(PackedExamples):
         """Put sources and answers into the form in which the model reads and writes them.
 
         Args:
-            prompted: the model.
-            encoded: sources and answers.
-            template: the input template.
-            loss_unit: see `PackedExamples`.
             most: the most tokens of an answer to write; None for those of the longest one here.
 
         Raises:
@@ -176,7 +166,7 @@ class AnswerExamples(PackedExamples):
         pairs = EncodedTexts.of(map(with_ends, encoded))
         assert pairs.answer is not None
         fresh = replace(template, fresh=form.fresh)
-        return cls(pairs, pairs.answer, fresh, prompted, loss_unit=loss_unit, most=most)
+        return cls(pairs, pairs.answer, fresh, loss_unit=loss_unit, prompted=prompted, most=most)
 
     def _length(self, number: int) -> int:
         """Return the number of tokens of a source and its answer."""
@@ -228,13 +218,7 @@ class AnswerExamples(PackedExamples):
         )
 
     def _pack_masked(self, rows: list[list[int]], multiple: int, epoch: int | None) -> PooledBatch:
-        """Return rows of texts and answers, each answer masked by itself; several readings of it.
-
-        Args:
-            rows: the inputs of each row.
-            multiple: the width is a multiple of it.
-            epoch: of training; None to score.
-        """
+        """Return rows of texts and answers, each answer masked by itself, in several readings."""
         inputs = np.asarray([n for row in rows for n in row])
         examples = [self.encoded[n] for n in inputs]
         places = np.asarray(list(map(self._answer_places, examples)))
@@ -289,7 +273,6 @@ class AnswerExamples(PackedExamples):
         tokens comes twice in n + 1 cases. What follows the answer is masked, as if not yet written.
 
         Args:
-            inputs: their numbers.
             places: the positions of each answer.
             counts: the tokens of each, its end included.
             epoch: of training; None to score.
@@ -316,8 +299,6 @@ class AnswerExamples(PackedExamples):
         """Return the likeliest answer to each example, as text and as tokens, its end included.
 
         Args:
-            network: a model of these examples, on its device.
-            most: the most tokens of an answer.
             done: called with the numbers of examples as they are answered.
         """
         model = network.as_model()

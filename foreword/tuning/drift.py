@@ -11,9 +11,10 @@ al. 2015; Kornblith et al. 2019 (CKA).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,25 +28,28 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import added_tokens
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
-from foreword.tuning.predictor import Predictor
-from foreword.tuning.rows import PackedExamples, PooledBatch
+from foreword.tuning.outputs import batch_loss, mean_loss
+from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scored import network_and_examples
-from foreword.tuning.starting_network import starting_network
+from foreword.tuning.scores import metric_name
+from foreword.tuning.starting_network import adapted, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned import SCORES, Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
-from foreword.types import Array, Loss
+from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`
 
 LAYER = re.compile(r"(.*?)(?:\.|_l)(\d+)(?:\.|$)")  # of a parameter's name: stack.blocks.0.
 STACKS = ("stack", "core")  # the only ones of their models, so that their layers need no name
 MOST_TOKENS = 8_192  # whose states are compared
+LINE = tuple(np.linspace(-0.5, 2.0, 21).tolist())  # points of a line: 0 the start, 1 the end
+PLANE = tuple(np.linspace(-0.5, 1.5, 11).tolist())  # points of a plane along each axis
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,7 @@ def loss_of(change: WeightChange) -> DevLoss:
     with torch.inference_mode():
         for batch in change.examples.scoring_batches(change.device.type):
             on_device = batch.to(change.device)
-            features, loss = _loss_of_batch(change, on_device)
+            features, loss = batch_loss(change.network, change.task, on_device)
             total, count = total + float(loss.total), count + float(loss.count)
             scored = change.network.scored_outputs(features, on_device.targets, on_device.windows)
             outputs.append(scored.cpu().numpy())
@@ -274,38 +278,14 @@ def _score(change: WeightChange, outputs: Array) -> tuple[str, float]:
     return metric, float(score)
 
 
-def mean_loss(change: WeightChange, numbers: Array) -> Tensor:
-    """Return the mean loss of some examples with a graph, for gradients."""
-    total: Any = 0.0
-    count: Any = 0.0
-    for batch in change.examples.batches(numbers, change.device.type, epoch=0):
-        _, loss = _loss_of_batch(change, batch.to(change.device))
-        total, count = total + loss.total, count + loss.count
-    mean: Tensor = total / count
-    return mean
-
-
-def _loss_of_batch(change: WeightChange, batch: PooledBatch) -> tuple[Tensor, Loss]:
-    """Return what the head reads of a batch on the device, and its loss."""
-    features = batch.features(change.network)
-    outputs = change.network.training_outputs(features, batch.targets, batch.windows)
-    return features, change.task.loss(outputs, batch.targets, batch.numbers)
-
-
 @contextmanager
 def _with_weights(change: WeightChange, weights: Weights) -> Iterator[None]:
     """Give the network other weights within the context."""
-    _set(change.network, weights)
     try:
+        change.network.load_state_dict(weights, strict=False)
         yield
     finally:
-        _set(change.network, change.end)
-
-
-def _set(network: nn.Module, weights: Weights) -> None:
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.copy_(weights[name])
+        change.network.load_state_dict(change.end, strict=False)
 
 
 def _weights(network: nn.Module) -> dict[str, Tensor]:
@@ -330,3 +310,73 @@ def _states(change: WeightChange, weights: Weights) -> list[Array]:
             if tokens >= MOST_TOKENS or not layers:
                 break
     return [np.concatenate(states) for states in layers]
+
+
+def steps(changes: Sequence[WeightChange]) -> int:
+    """Return how many steps `measured` takes."""
+    return len(changes) * (len(LINE) + 3) + (len(changes) > 1) * len(PLANE)
+
+
+def measured(changes: Sequence[WeightChange], step: Callable[[str], None]) -> dict[str, Any]:
+    """Return all figures of changes.
+
+    Args:
+        changes: tuned networks, each with its start; the plane is that of the first two.
+        step: called with what comes next, `steps(changes)` times.
+    """
+    rows, layers, states, lines = [], [], [], []
+    for change in changes:
+        labels = {"model": change.name, "start": change.start_name}
+        step(f"{change.name}: weights")
+        layer_distances = distances(change)
+        layers += [
+            {**labels, "layer": layer, "distance": d} for layer, d in layer_distances.items()
+        ]
+        step(f"{change.name}: states")
+        layer_cka = similarities(change)
+        states += [{**labels, "layer": layer, "cka": cka} for layer, cka in enumerate(layer_cka)]
+        losses = []
+        for x in LINE:
+            step(f"{change.name}: line")
+            losses += line(change, [x])
+        lines += [
+            {**labels, "x": x, "loss": loss.value, loss.metric: loss.score}
+            for x, loss in zip(LINE, losses, strict=True)
+        ]
+        step(f"{change.name}: curvature")
+        numbers = np.arange(min(CURVED, len(change.examples)))
+        parameters = [p for p in change.network.parameters() if p.requires_grad]
+        looked_at = partial(mean_loss, change.network, change.task, change.examples, numbers)
+        curvature = largest_eigenvalue(looked_at, parameters)
+        loss_at = dict(zip(LINE, losses, strict=True))
+        rows.append(
+            {
+                **labels,
+                "distance": layer_distances["all"],
+                "CKA, last layer": layer_cka[-1] if layer_cka else None,
+                "loss at start": loss_at[0.0].value,
+                "loss": loss_at[1.0].value,
+                metric_name(loss_at[1.0].metric): loss_at[1.0].score,
+                "largest eigenvalue": curvature,
+            }
+        )
+    content = {"rows": rows, "distances": layers, "states": states, "line": lines}
+    if len(changes) > 1:
+        content["plane"] = []
+        for y in PLANE:
+            step("plane")
+            losses = plane(changes[0], changes[1], PLANE, [y])[0]
+            content["plane"] += [
+                {"x": x, "y": y, "loss": float(loss)} for x, loss in zip(PLANE, losses, strict=True)
+            ]
+    return content | {"notes": _notes(len(changes[0].examples))}
+
+
+def _notes(count: int) -> list[str]:
+    return [
+        "distance: |end - start| / |start| of all weights below the head; CKA: of the states "
+        "before and after, 1 if they are the same but for rotation and scale",
+        f"loss: mean of {count:,} labelled examples; at the start with the tuned head",
+        f"largest eigenvalue: of the Hessian of the loss at the tuned weights, on the first "
+        f"{min(CURVED, count):,} examples; the smaller, the flatter",
+    ]

@@ -19,11 +19,10 @@ from foreword.tuning.drawing import DrawnExamples, ScoredSplit, draw, folds, hel
 from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
-from foreword.tuning.model_settings import has_dropout, with_dropout
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PackedExamples, PooledExamples
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import build_network, has_dropout, with_dropout
 from foreword.tuning.tasks._contract import LossUnit, Task
 from foreword.tuning.tasks._writing import DECODER_TOKENS, WritingTask
 from foreword.types import Array
@@ -46,11 +45,6 @@ class Draw(NamedTuple):
     numbers: Array
     dev: PackedExamples | None
     held: Array | None = None
-
-    @property
-    def scores_extra(self) -> bool:
-        """Whether it is scored on further examples, as a model that may be saved."""
-        return self.held is None
 
 
 @dataclass(frozen=True)
@@ -219,7 +213,9 @@ def _encode(
     begins = np.searchsorted(first_windows(train.encoded), first_inputs(train.encoded))
 
     def inputs(numbers: Array) -> Array:  # examples are drawn, and their texts or inputs trained on
-        return _inputs_of(numbers, begins) if needs.loss_unit == "input" else numbers
+        if needs.loss_unit != "input":
+            return numbers
+        return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in numbers])
 
     draws = [Draw(f"seed {n}", n, inputs(d), dev) for n, d in enumerate(drawn.numbers, 1)]
     whole = Draw("all examples", 1, inputs(drawn.numbers[0]), None) if drawn.folds else None
@@ -274,8 +270,3 @@ def _with_reference(task: Task, data: TuneData) -> TuneData:
     draws = tuple(draw._replace(dev=dev[id(draw.dev)]) for draw in data.draws)
     extra = {name: refer(part) for name, part in data.extra.items()}
     return replace(data, train=refer(data.train), draws=draws, extra=extra)
-
-
-def _inputs_of(examples: Array, begins: Array) -> Array:
-    """Return the inputs of some examples, whose inputs begin at `begins`."""
-    return np.concatenate([np.arange(begins[n], begins[n + 1]) for n in examples])

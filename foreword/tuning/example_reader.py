@@ -1,4 +1,7 @@
-"""Labelled examples as callers give them to `tune`: files, tables such as DataFrames, or tuples."""
+"""Labelled examples as callers give them: files, tables such as DataFrames, or tuples.
+
+To `tune` they have the columns and prefixes that are named, to a tuned model those of training.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
 from foreword.tables.columns import Columns
@@ -35,9 +41,9 @@ from foreword.tables.table import (
     with_flags,
 )
 from foreword.tuning.job import Examples
-from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tuned import SCORES, Predictor, TunedOn
+from foreword.tuning.tuned_model import TunedWriter
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,7 @@ class ExampleReader:
             skipped += skipped_here
             if self.prefixes:
                 prefix = self.prefixes[n]
-                examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
+                examples = LabelledTexts.of(e.with_prefix(prefix) for e in examples)
             tasks.append(examples)
         return ReadPart(sources, tasks, skipped, used)
 
@@ -255,3 +261,114 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
+
+
+def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:
+    """Return a mixture of tasks, each in proportion to (examples)^(1 / temperature).
+
+    At a temperature of 1 these are all examples; the higher it is, the more equal the shares.
+    Small tasks are then repeated and large ones cut; an epoch stays as long as all tasks together.
+
+    Reference: Raffel et al. 2020, section 3.5.2; without their limit on a task's size.
+
+    Raises:
+        UserError: the temperature is below 1.
+    """
+    if temperature < 1:
+        raise UserError(
+            f"--temperature {temperature:g}: must be at least 1, which weights all examples equally"
+        )
+    if len(tasks) == 1:
+        return tasks[0]
+    sizes = np.asarray([len(task) for task in tasks], dtype=np.float64)
+    shares = sizes ** (1 / temperature)
+    counts = np.rint(sizes.sum() * shares / shares.sum()).astype(int)
+    return LabelledTexts.of(
+        task[n % len(task)] for task, count in zip(tasks, counts, strict=True) for n in range(count)
+    )
+
+
+@dataclass(frozen=True)
+class TunedExamples:
+    """Labelled examples as a fine-tuned model reads them.
+
+    Attributes:
+        read: as they were read.
+        examples: with their task prefixes.
+        notes: what was wrong in them, a line for each file.
+    """
+
+    read: ReadPart
+    examples: LabelledTexts
+    notes: Sequence[str]
+
+
+def tuned_examples(
+    models: Sequence[Predictor | TunedWriter],
+    data: Any,
+    reads: ReadsLabelled,
+    option: str = "--data",
+) -> list[TunedExamples]:
+    """Return labelled examples in the form in which each model was tuned.
+
+    Args:
+        data: the examples; default: those that each model was scored on.
+        reads: which columns hold what; default: as tuned.
+        option: the option that names the examples, for messages.
+
+    Raises:
+        UserError: there are none, a file cannot be read, or they do not fit a model.
+    """
+    sources = None if data is None else sources_of(data, "data", models[0].task)
+    return [_tuned_part(model, sources, reads, option) for model in models]
+
+
+def _tuned_part(
+    model: Predictor | TunedWriter,
+    sources: Sequence[ExampleSource] | None,
+    reads: ReadsLabelled,
+    option: str,
+) -> TunedExamples:
+    scores = stored.read(model.source / SCORES)
+    known: Mapping[str, Any] = scores["settings"]["data"]
+    # Where they are: given, or those that it was scored on, whose number is known.
+    where = sources
+    if where is None:
+        if "dev" not in known:
+            raise UserError(
+                f"{model.source}: was scored in folds; {option} names examples to score"
+            )
+        if isinstance(known["dev"], Mapping):  # a suite's, read in its own way
+            raise UserError(
+                f"{model.source}: was tuned on a suite; {option} names labelled examples"
+            )
+        files = [known["dev"]] if isinstance(known["dev"], str) else list(known["dev"])
+        if missing := [file for file in files if not Path(file).exists()]:
+            raise UserError(f"{missing[0]}: no such file; {option} names labelled examples")
+        where = sources_of(files, "dev", model.task)
+    usual = () if where[0].columns else (TEXT, PAIR, LABEL)
+    columns = {name: known.get(name) or None for name in usual}
+
+    # The prefixes: given, those of its own files, or the one of training.
+    prefixes = [] if reads.prefix is None else [str(reads.prefix)] * len(where)
+    if reads.prefix is None and sources is None:
+        prefixes = list(known.get("prefix") or [])[-len(where) :]
+    bad_rows = known.get("bad_rows") if reads.bad_rows is None else reads.bad_rows
+    named: dict[str, Any] = columns | reads.named
+    reader = ExampleReader(
+        model.task,
+        ReadsLabelled(**named, columns=reads.columns, prefix=prefixes, bad_rows=bad_rows),
+    )
+    part = reader.read_part(where)
+    model.tuned_on.require_form(is_pair=bool(model.task.reader.to_predict(part.columns[0]).pair))
+    examples = part.together
+    if not prefixes and model.task.reader.takes_texts and not model.task.reader.compares_texts:
+        examples = LabelledTexts.of(model.tuned_on.with_prefix(e, None) for e in examples)
+    if not examples:
+        raise UserError(f"{part.description}: no example has a text and a label")
+    if sources is None and len(examples) != scores["examples"]["dev"]:
+        raise UserError(
+            f"{part.description}: has {len(examples):,} examples, and {model.source} was scored on "
+            f"{scores['examples']['dev']:,}; {option} names labelled examples"
+        )
+    return TunedExamples(part, examples, reader.bad.notes)

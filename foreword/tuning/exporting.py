@@ -1,7 +1,11 @@
-"""Exporting fine-tuned models: folders that the classes of `transformers` for a task read."""
+"""Exporting fine-tuned models: folders that the classes of `transformers` for a task read.
+
+Sentence embeddings are folders that `sentence_transformers` reads.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from foreword.interop.formats.hf import unchecked
 from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, published_head
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
-from foreword.tuning import sentence_export
+from foreword.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from foreword.tuning.export_folder import calibration_of, check, exports_of, write
 from foreword.tuning.published_head import current_settings, head_settings
 from foreword.tuning.tasks._headed import hidden_layer_of
@@ -24,6 +28,9 @@ from foreword.tuning.tasks.regress import Scale
 from foreword.tuning.tuned_model import TunedModel
 
 SENTENCES = "sentence_transformers reads the folder: SentenceTransformer(FOLDER).encode(texts)"
+POOLING = "1_Pooling"  # the folder, and its modes
+MODES = {"mean": "mean_tokens", "first": "cls_token", "last": "lasttoken"}
+OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens")
 WHOLE = "a text of more than {:,} tokens Foreword reads whole, in windows; there it is cut"
 
 
@@ -49,7 +56,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResul
     trained, _ = exporting.without_boundary_head(trained)
     if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
-        architecture, distance = sentence_export.write(tuned, trained, family, out)
+        architecture, distance = _write_sentences(tuned, trained, family, out)
         return _result(out, architecture, distance, [SENTENCES, *windows_note(tuned)])
     exports = tuned.task.exports
     if exports is None:
@@ -96,19 +103,15 @@ def _family_with_head(
     tuned: TunedModel, trained: TrainedModel, auto_class: str, family_name: str
 ) -> Family:
     """Return the first family of the backbone whose class has the tuned head, else the first."""
-    families = list(exporting.find_families(trained, family_name))
+    families, task = list(exporting.find_families(trained, family_name)), tuned.task
     for family in families:
         _, design = family.folders(trained.model, trained.recipe)[""]
         classifier = published_head(family, design, auto_class)
-        if classifier is not None and _has_head(tuned, classifier):
-            return family
+        if classifier is not None and not task.needs.mix_layers:
+            current = current_settings(task, classifier, tuned.template.pooling)
+            if current == head_settings(task, classifier):
+                return family
     return families[0]
-
-
-def _has_head(tuned: TunedModel, classifier: PublishedHead) -> bool:
-    task = tuned.task
-    current = current_settings(task, classifier, tuned.template.pooling)
-    return not task.needs.mix_layers and current == head_settings(task, classifier)
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:
@@ -224,3 +227,63 @@ def _notes(tuned: TunedModel, family: Family, design: Design) -> list[str]:
     if exports.problem_type == "regression":
         notes.append('the number is the output: pipeline(..., function_to_apply="none")')
     return notes
+
+
+def _write_sentences(
+    tuned: TunedModel, trained: TrainedModel, family: Family, out: Path
+) -> tuple[str, dict[str, float | None]]:
+    """Write the backbone as `transformers` has it, and how states are pooled.
+
+    Return the class in `transformers`, and how far the vectors are from its.
+    """
+    submodel, design = family.folders(trained.model, trained.recipe)[""]
+    vocab, template = tuned.tokenizer.vocab, tuned.template
+    is_encoder = family.names.layout == "encoder_decoder"  # alone, of both
+    architecture = f"{family.names.stem}{'Encoder' if is_encoder else ''}Model"
+    weights = tensors.to_hf(submodel, design, vocab, family, "backbone.")
+    weights = {k: w for k, w in weights.items() if not (is_encoder and k.startswith("decoder."))}
+    with atomic.folder(out) as part:
+        write(tuned, trained, family, weights, {"architectures": [architecture]}, part)
+        _require_padding(part)
+        # What sentence_transformers does with it.
+        parts = ("", "Transformer"), (POOLING, "Pooling")
+        modules: list[Table] = [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (path, kind) in enumerate(parts)
+        ]
+        exporting.write_json(part / "modules.json", modules)
+        exporting.write_json(
+            part / "sentence_bert_config.json",
+            {"max_seq_length": template.length, "do_lower_case": False},
+        )
+        exporting.write_json(
+            part / "config_sentence_transformers.json",
+            {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        )
+        (part / POOLING).mkdir()
+        exporting.write_json(part / POOLING / "config.json", _pooling(tuned))
+        longest = family.differences(design).max_length or template.length
+        difference = check(tuned, part, min(longest, template.length))
+    return architecture, difference
+
+
+def _pooling(tuned: TunedModel) -> dict[str, object]:
+    """Return the settings of pooling, by the names that every version reads."""
+    chosen = MODES[getattr(tuned.task, "pooling")]  # noqa: B009
+    modes = (*MODES.values(), *OTHER_MODES)
+    return {
+        "word_embedding_dimension": tuned.width,
+        **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
+        "include_prompt": True,
+    }
+
+
+def _require_padding(folder: Path) -> None:
+    """Let a tokenizer without a padding token pad with the end token; padding is never read."""
+    file = folder / TOKENIZER_CONFIG
+    config = json.loads(file.read_text(encoding="utf-8"))
+    if not config.get("pad_token"):
+        config["pad_token"] = next(
+            config[role] for role in ("eos_token", "sep_token", "unk_token") if config.get(role)
+        )
+        exporting.write_json(file, config)

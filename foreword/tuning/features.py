@@ -1,8 +1,12 @@
-"""Cached features: a frozen backbone reads each example once for all epochs."""
+"""Cached features, which a frozen backbone computes once for all epochs, and batches of examples.
+
+An epoch has the texts, or their features, in a new order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foreword.data.rng import permute
 from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
@@ -50,7 +55,6 @@ class FeatureBatch:
 
     def features(self, network: Network) -> Tensor:
         """Return the features."""
-        del network
         return self.cached
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
@@ -147,6 +151,45 @@ class Features:
 # Examples as a network reads them, in batches: texts, or features of a frozen backbone.
 ExampleSet = PackedExamples | Features
 NetworkBatch = PooledBatch | FeatureBatch
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
+
+    Attributes:
+        numbers: the numbers of the examples to train on, (numbers,) int64.
+        seed: seed of the order.
+        device: type of the network's device.
+    """
+
+    examples: ExampleSet
+    numbers: Array
+    size: int
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[NetworkBatch]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            count = len(self.numbers)
+            order = permute(np.arange(count), count, (self.seed << 20) + epoch)
+            batches = np.array_split(order, self._steps)  # whose sizes differ by at most 1
+            for batch in batches[step % self._steps if epoch == step // self._steps else 0 :]:
+                examples = self.examples.batches(self.numbers[batch], self.device, epoch)
+                yield list(examples)
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after `steps` steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[NetworkBatch]) -> int:
+        """Return the tokens that the network reads; cached features count none."""
+        return sum(batch.token_count for batch in batches)
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.numbers) // self.size)
 
 
 def _edges(counts: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Fine-tuning with one seed: a new head, epochs, and scores after each epoch."""
+"""Fine-tuning with one seed: a new head, epochs, their scores, and whose weights are kept."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.trained_rows import train_rows
 from foreword.settings import kinds
 from foreword.train.budget import Budget
 from foreword.train.device import choose_precision
+from foreword.train.finite import require_finite
+from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
-from foreword.tuning.epochs import ExampleBatches, ScoreEpochs
-from foreword.tuning.features import ExampleSet, Features, NetworkBatch
-from foreword.tuning.model_settings import adapted
+from foreword.tuning.features import ExampleBatches, ExampleSet, Features, NetworkBatch
 from foreword.tuning.network import Network
-from foreword.tuning.outputs import SCORING_DTYPE, scored_outputs
+from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
 from foreword.tuning.rows import PackedExamples
-from foreword.tuning.scores import CHANGE, MeanScore, Scores, single
+from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import start_name, starting_network
+from foreword.tuning.starting_network import adapted, start_name, starting_network
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array, Loss
 
@@ -62,13 +63,16 @@ class SeedResult(NamedTuple):
         return "diverged" in self.final.about
 
 
-class FineTuner:
-    """Fine-tunes a network with one seed.
+class FineTuner(Hook):
+    """Fine-tunes a network with one seed, and is the hook of its loop that scores epochs.
 
     Args:
         data: the examples, and the pretrained model, which is copied.
         draw: what it trains on and is scored on.
         step_done: called after each step with what is running.
+
+    Attributes:
+        curve: the scores of each scored epoch so far.
     """
 
     def __init__(
@@ -82,7 +86,13 @@ class FineTuner:
         self.task, self.data, self.settings = task, data, settings
         self.draw, self.seed = draw, (seed := draw.seed)
         trained, self._step_done = data.trained, step_done
-        self._judged: dict[int, tuple[Task, Array | None, Any]] = {}  # by number in the curve
+        self.times, self._epoch = settings.epochs, 0
+        self.curve: list[Scores] = []
+        self._kept = -1  # the number in the curve of the epoch whose weights are kept
+        self._judged: tuple[Task, Array | None, Any] = (task, None, None)  # of that epoch
+        self._losses: list[float] = []
+        self._weights: list[Tensor] = []
+        self._scored: Callable[[Scores], None] = lambda scores: None
         self._trained: list[bool] = []  # whether each parameter is trained in the next step
         self.start = "from scratch" if settings.from_scratch else start_name(trained)
         self.strategy = kinds.name_of(settings.strategy)
@@ -137,16 +147,7 @@ class FineTuner:
 
     def loop(self, scored: Callable[[Scores], None] = lambda scores: None) -> Loop:
         """Return the loop that trains to the end, and scores the dev examples after each epoch."""
-        settings = self.settings
-        self._epochs = ScoreEpochs(
-            self.network,
-            settings,
-            self._train_parts,
-            self._score,
-            partial(self._step_done, f"{self.name}, {self.draw.name}"),
-            scored,
-            self.task,
-        )
+        settings, self._scored = self.settings, scored
         optimizer = replace(settings.optimizer, lr=self.lr)
         return Loop(
             self.network,
@@ -163,34 +164,79 @@ class FineTuner:
                 dropout_seed=self.seed,
                 max_nonfinite_steps=MAX_NONFINITE_STEPS,
             ),
-            [self._epochs],
+            [self],
         )
+
+    def begin(self, loop: Loop) -> None:
+        """Choose what the first step trains."""
+        self._train_parts(loop.progress)
+
+    def after_step(self, loop: Loop) -> None:
+        """Record the loss of the step and report it."""
+        assert loop.last is not None
+        if loop.last.is_finite:
+            self._losses.append(loop.last.loss)
+        self._train_parts(loop.progress)
+        self._step_done(f"{self.name}, {self.draw.name}")
+
+    def run(self, loop: Loop) -> None:
+        """Score the epoch if it is its turn, and keep its weights if none was better.
+
+        With `keep` best, training stops after `patience` epochs without gain.
+
+        Raises:
+            NotFiniteError: a weight is not finite.
+        """
+        require_finite(dict(self.network.named_parameters()))
+        self._epoch += 1
+        settings = self.settings
+        if self._epoch % settings.score_every and self._epoch < settings.epochs:
+            return
+        loss = float(np.mean(self._losses)) if self._losses else math.nan
+        scores, judged = self._score(loss, loop.state.skipped)
+        self.curve.append(scores)
+        self._scored(scores)
+        self._losses.clear()
+        now, is_best = len(self.curve) - 1, True
+        if settings.keep == "best":
+            metric = scores.chosen_metric(settings.metric)
+            gains = [as_gain(metric, one[metric], self.task) for one in self.curve]
+            is_best = self._kept < 0 or gains[now] > gains[self._kept]
+            if is_best:
+                self._weights = [p.detach().clone() for p in _parameters(loop)]
+            elif settings.patience is not None and now - self._kept >= settings.patience:
+                loop.stop()
+        if is_best:
+            self._kept, self._judged = now, judged
+
+    def end(self, loop: Loop) -> None:
+        """Give the network the weights of the epoch that is kept."""
+        if self._weights and self._kept < len(self.curve) - 1:
+            for parameter, weights in zip(_parameters(loop), self._weights, strict=True):
+                parameter.data.copy_(weights)
+        self._weights = []
 
     def result(self) -> SeedResult:
         """Return the result, once the loop has trained."""
-        task, outputs, targets = self._judged[self._epochs.kept]
-        parts = self.data.extra if self.draw.scores_extra else {}
+        task, outputs, targets = self._judged
+        parts = self.data.extra if self.draw.held is None else {}  # of a model that may be saved
         extra = {
             f"{name}_{metric}": MeanScore(score)
             for name, part in parts.items()
             for metric, score in task.judge.scores(self._outputs(part), part.targets).items()
         }
-        kept = self._epochs.curve[self._epochs.kept]
+        kept = self.curve[self._kept]
         final = replace(kept, metrics={**kept.metrics, **extra})
-        result = SeedResult(self._epochs.curve, final, task)
+        result = SeedResult(self.curve, final, task)
         if outputs is None:
             return result
         correct = task.judge.correct(outputs, targets)
+        is_fitted_on = self.data.task.answers.fits or self.draw.held is not None
         return result._replace(
             confusion=task.judge.confusion(outputs, targets),
             correct=None if correct is None else correct.tolist(),
-            outputs=outputs if self._is_fitted_on and outputs.dtype != object else None,
+            outputs=outputs if is_fitted_on and outputs.dtype != object else None,
         )
-
-    @property
-    def _is_fitted_on(self) -> bool:
-        """Whether something is fitted on its outputs, or compared before and after."""
-        return self.data.task.answers.fits or self.draw.held is not None
 
     def diverged(self, error: NotFiniteError) -> SeedResult:
         """Return the result if several steps in a row were not finite, or the weights are not."""
@@ -220,10 +266,7 @@ class FineTuner:
             self.network.train_parts()
 
     def _loss(self, batch: NetworkBatch) -> Loss:
-        features, auxiliary = batch.features_and_loss(self.network)
-        outputs = self.network.training_outputs(features, batch.targets, batch.windows)
-        loss = self.task.loss(outputs, batch.targets, batch.numbers)
-        return Loss(loss.total + auxiliary, loss.count)
+        return batch_loss(self.network, self.task, batch)[1]
 
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without what only training needed."""
@@ -231,24 +274,25 @@ class FineTuner:
         self.settings.strategy.finish(self.network)
         return self.network.cpu().eval()
 
-    def _score(self, epoch: int, train_loss: float, skipped: int) -> Scores:
-        """Return the scores on the dev examples after an epoch; none without these."""
+    def _score(
+        self, train_loss: float, skipped: int
+    ) -> tuple[Scores, tuple[Task, Array | None, Any]]:
+        """Return the scores on the dev examples after an epoch, none without these.
+
+        Besides the task with what their outputs chose, the outputs, and their targets.
+        """
         scores: dict[str, float] = {}
-        if self.dev is None or self.draw.dev is None:
-            judged: tuple[Task, Array | None, Any] = (self.task, None, None)
-        else:
+        judged: tuple[Task, Array | None, Any] = (self.task, None, None)
+        if self.dev is not None and self.draw.dev is not None:
             outputs, targets = self._outputs(self.dev), self.draw.dev.targets
             task = replace(self.task, **self.task.judge.chosen(outputs, targets))
             judged = (task, outputs, targets)
             scores |= task.judge.scores(outputs, targets)
-        kept = self._epochs.kept  # others are not needed any more
-        self._judged = {n: one for n, one in self._judged.items() if n == kept}
-        self._judged[len(self._epochs.curve)] = judged
-        if self._begun and epoch == self.settings.epochs:
+        if self._begun and self._epoch == self.settings.epochs:
             scores |= self._change()
         scores |= {} if (mix := self.network.scalar_mix) is None else mix.learned()
-        about = {**self._about(epoch), "train_loss": train_loss, "skipped_steps": skipped}
-        return single(self.start, self.strategy, scores, **about)
+        about = {**self._about(self._epoch), "train_loss": train_loss, "skipped_steps": skipped}
+        return single(self.start, self.strategy, scores, **about), judged
 
     def _backbone_weights(self) -> list[Tensor]:
         return [weight.detach().clone() for weight in self.network.backbone.parameters()]
@@ -262,18 +306,19 @@ class FineTuner:
                 self._begun,
             )
         ]
-
-        def loss() -> Tensor:
-            batches = self.train.batches(self.draw.numbers[:CURVED], self.device.type, 0)
-            losses = [self._loss(batch.to(self.device)) for batch in batches]
-            total = torch.stack([one.total for one in losses]).sum()
-            return total / sum(one.count for one in losses)
-
         self.network.eval()
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        curvature = largest_eigenvalue(loss, trained)
+        looked_at = self.draw.numbers[:CURVED]
+        curvature = largest_eigenvalue(
+            lambda: mean_loss(self.network, self.task, self.train, looked_at), trained
+        )
         self.network.train_parts()
         return dict(zip(CHANGE, (norms[0] / norms[1], curvature), strict=True))
 
     def _outputs(self, examples: ExampleSet) -> Array:
         return scored_outputs(self.task, self.network, examples)
+
+
+def _parameters(loop: Loop) -> list[nn.Parameter]:
+    """Return the parameters that are trained at any time."""
+    return [p for group in loop.optimizer.param_groups for p in group["params"]]

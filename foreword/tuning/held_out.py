@@ -99,16 +99,17 @@ def cross_fitted(
 
 
 def calibration(
-    fitted: Mapping[str, Any], held: HeldOutFit, errors: Sequence[float], *, on: str
+    fitted: Mapping[str, Any], examples: int, errors: Sequence[float], *, on: str
 ) -> dict[str, Any]:
     """Return what was fitted and how it changes the error, as the file of the scores holds it.
 
     Args:
+        examples: the number of examples that it was fitted on.
         errors: the expected calibration error before and after, on examples to score.
-        on: what `held` are: examples "held out", or all of them in "folds".
+        on: what the first were: examples "held out", or all of them in "folds".
     """
     before, after = errors
-    about = {"on": on, "examples": len(held.folds), "error_before": before, "error": after}
+    about = {"on": on, "examples": examples, "error_before": before, "error": after}
     return {**fitted, **about, "bins": BINS}
 
 

@@ -12,7 +12,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import UserError
 from foreword.runs.stages import progress_folder
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import config, kinds
+from foreword.settings import config
 from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
 from foreword.tuning.settings import TuneSettings
@@ -129,7 +129,7 @@ def digest_of(
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"version {VERSION}".encode())
     digest.update(tensor_files.checksum(trained.folder, "weights").encode())
-    of_task = {"kind": kinds.name_of(task), **config.to_table(task)}
+    of_task = config.kind_table(task)
     digest.update(stored.to_json([of_task, *tables]).encode())
     for part in examples.parts.values():
         digest.update(f"{len(part)} examples".encode())

@@ -23,7 +23,6 @@ class Network(nn.Module, ABC):
     """The contract of a backbone with a head.
 
     Args:
-        backbone: the pretrained backbone.
         head: turns pooled states (outputs, d_model) into outputs.
         token_head: the output layer of pretraining, for an auxiliary language-model loss;
             or None.
@@ -166,7 +165,6 @@ class Network(nn.Module, ABC):
             features: as in `outputs`, and `windows` too.
             targets: the target of each output, (outputs,).
         """
-        del targets
         return self.outputs(features, windows)
 
     @abstractmethod

@@ -33,11 +33,7 @@ TEXTS = 16  # compared, of lengths from one token to the most
 
 
 class TunedGraph(Graph):
-    """A tuned network: texts to the outputs of its head.
-
-    Args:
-        tuned: the model, on the CPU.
-    """
+    """A tuned network, on the CPU: texts to the outputs of its head."""
 
     def __init__(self, tuned: TunedModel) -> None:
         template = tuned.template
@@ -57,9 +53,8 @@ class TunedGraph(Graph):
         """Return what the head computes, named as classes of `transformers` name it.
 
         Args:
-            input_ids: (batch, length), or (batch, options, length).
-            attention_mask: as `input_ids`.
-            token_type_ids: as `input_ids`; None if the network does not read them.
+            input_ids: (batch, length), or (batch, options, length); so are the other two.
+            token_type_ids: None if the network does not read them.
         """
         options = input_ids.shape[1] if input_ids.ndim == 3 else None
         if options is not None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from foreword.errors import UserError, quoted_command
 from foreword.runs.run_folder import open_run
 from foreword.tuning.best import chosen_model
-from foreword.tuning.predictor import Predictor
-from foreword.tuning.tuned import CHOSEN, Tuned, is_tuned
+from foreword.tuning.tuned import CHOSEN, Predictor, Tuned, is_tuned
 from foreword.tuning.tuned_model import TunedWriter, load_tuned
 
 

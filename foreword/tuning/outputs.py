@@ -1,4 +1,4 @@
-"""What a network computes for examples: outputs in their order, or texts that it writes."""
+"""What a network computes for examples: outputs in order, texts that it writes, losses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.train.device import autocast
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.features import ExampleSet
+from foreword.tuning.features import ExampleSet, NetworkBatch
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
-from foreword.types import Array
+from foreword.types import Array, Loss
 
 SCORING_DTYPE = torch.float32  # of dev examples in any training, since tuned models predict in it
 
@@ -73,3 +74,19 @@ def predict(
                 done(np.unique(batch.numbers))
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])
+
+
+def batch_loss(network: Network, task: Task, batch: NetworkBatch) -> tuple[Tensor, Loss]:
+    """Return what the head reads of a batch on the device, and the loss with the auxiliary one."""
+    features, auxiliary = batch.features_and_loss(network)
+    outputs = network.training_outputs(features, batch.targets, batch.windows)
+    loss = task.loss(outputs, batch.targets, batch.numbers)
+    return features, Loss(loss.total + auxiliary, loss.count)
+
+
+def mean_loss(network: Network, task: Task, examples: ExampleSet, numbers: Array) -> Tensor:
+    """Return the mean loss of the examples `numbers`, (), with a graph for gradients."""
+    device = next(network.parameters()).device
+    batches = examples.batches(numbers, device.type, 0)
+    losses = [batch_loss(network, task, batch.to(device))[1] for batch in batches]
+    return torch.stack([one.total for one in losses]).sum() / sum(one.count for one in losses)

@@ -1,11 +1,14 @@
-"""Predictions for a table: a window of rows at a time, in their order and in bounded memory."""
+"""Predictions for rows: a window at a time, in their order and in bounded memory."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +16,23 @@ import pyarrow as pa
 from foreword.errors import UserError
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tables.table import BadRows, ExampleTable, require_columns
+from foreword.tables.given import texts_or_table
+from foreword.tables.read import read_table
+from foreword.tables.table import (
+    BadRows,
+    ExampleTable,
+    chosen_columns,
+    require_columns,
+    stream_of_lines,
+)
 from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.rows import WINDOW
 from foreword.tuning.tasks._contract import END, ENTITIES, PROBABILITY, START
+from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 
+STANDARD = "-"  # standard input or output
 SHOWN = 3  # rows without text that are named
 
 
@@ -68,6 +80,46 @@ class PredictionCounts:
             have = "row has" if self.empty == 1 else "rows have"
             notes.append(f"{self.empty:,} {have} no text, and no prediction: {named}{more}")
         return tuple(notes)
+
+
+def rows_to_predict(
+    data: str | PathLike[str] | Iterable[Any],
+    model: Predictor | TunedWriter,
+    chosen: Mapping[str, str],
+    names: Sequence[str],
+) -> tuple[ExampleTable, Columns]:
+    """Return data as a table, and its columns of text and second text.
+
+    Args:
+        data: a file, a table, texts, or pairs of texts in tuples.
+        chosen: the columns that are named, by field of `Columns`.
+        names: the names of all columns, of a file without a header.
+
+    Raises:
+        UserError: a file cannot be read, an item is not a text, or there are no columns to choose.
+    """
+    columns = replace(Columns(model.tuned_on.text, "", model.tuned_on.pair), **chosen)
+    are_chosen = "text" in chosen or bool(chosen.get("pair"))
+    if isinstance(data, str) and data == STANDARD:
+        if are_chosen or names:
+            raise UserError("--text, --pair, --columns: standard input has one text per line")
+        return stream_of_lines("standard input", sys.stdin.buffer), Columns("text", "", "")
+    reader = model.task.reader
+    if isinstance(data, str | PathLike):
+        by_number = columns.are_numbers and not names
+        table = read_table(Path(data), names, by_number, reader.formats)
+        needed = {columns.text, columns.pair if reader.compares_texts else ""}
+        if needed <= {"", *table.columns} or "text" in chosen:
+            return table, columns
+        has_own = reader.compares_texts or not reader.takes_texts
+        usual = reader.columns if has_own else [columns]
+        return table, reader.to_predict(chosen_columns(table, usual, chosen))
+    if names:
+        raise UserError("columns: names the columns of a file without a header; data is not a file")
+    table, used = texts_or_table(data, "data", columns, are_texts=reader.takes_texts)
+    if are_chosen and used is not columns:
+        raise UserError("text, pair: data are texts, not a table with columns to choose from")
+    return table, used
 
 
 def output_types(

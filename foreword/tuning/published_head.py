@@ -14,7 +14,7 @@ from foreword.interop import exporting
 from foreword.interop.hf import _contract as hf
 from foreword.interop.hf._contract import PublishedHead
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.model_settings import without_prefix
+from foreword.tuning.starting_network import without_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import HiddenLayer
 

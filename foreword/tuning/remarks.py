@@ -30,8 +30,10 @@ def remarks_on(
         f"{scored}; {count['cut']:,} cut to {content['max_tokens']} tokens{whole}",
         f"{count['skipped']:,} rows skipped (empty, or without a label); "
         f"{_counted(first['seeds'], unit)}",
-        *([_scored_when(first)] if "epochs" in first else []),
     ]
+    if "epochs" in first:
+        when = "each at its best of at most" if "kept_epoch" in first else "scored after"
+        parts.append(f"{when} {_counted(first['epochs'], 'epoch')}")
     about = ", ".join(parts)
     trained = None if shows_parameters else first.get("trained_parameters")
     about += "" if trained is None else f"; {quantity(trained)} parameters trained"
@@ -104,12 +106,6 @@ def _layers(scores: Scores) -> str:
         return ""
     shares = ", ".join(f"{share:.3f}" for share in learned.values())
     return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
-
-
-def _scored_when(row: Mapping[str, Any]) -> str:
-    if "kept_epoch" in row:
-        return f"each at its best of at most {_counted(row['epochs'], 'epoch')}"
-    return f"scored after {_counted(row['epochs'], 'epoch')}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -145,13 +145,15 @@ def save_network(
         tuned.save(part, result.recipe)
         model, chat_template = result.network.as_model(), ""
         if model is not None:
-            prompted = _prompted(result, model)
-            recipe = AnswerForm(prompted, result.template).tuned_recipe
+            cpu = torch.device("cpu")
+            prompted = TrainedModel(model, result.recipe, result.tokenizer, cpu)
+            form = AnswerForm(prompted, result.template)
+            recipe = form.tuned_recipe
             if prompted.answers:
                 recipe = replace(recipe, objective=_tuned_objective(prompted))
             write_run(part, model, recipe)
             assert isinstance(result.task, WritingTask)
-            chat_template = result.task.chat_template(prompted, result.template)
+            chat_template = result.task.chat_template(form)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
@@ -168,10 +170,6 @@ def write_run(folder: Path, model: Model, recipe: Recipe) -> None:
     """Write weights as a checkpoint of the recipe's model, with the state of a run."""
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
     write_files(folder, {"texts": [], "plugins": plugins.used_by(recipe)}, recipe)
-
-
-def _prompted(result: TuneResult, model: Model) -> TrainedModel:
-    return TrainedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
 
 
 def _tuned_objective(prompted: TrainedModel) -> SourceTarget:

@@ -25,7 +25,7 @@ from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.train.feed import count_tokens
-from foreword.tuning.encoded import first_inputs, first_windows
+from foreword.tuning.encoded import first_inputs, first_windows, output_counts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
 from foreword.tuning.tasks._contract import EncodedExample, LossUnit
@@ -104,14 +104,16 @@ class PooledBatch:
         return features, loss
 
 
+@dataclass(frozen=True)
 class PackedExamples(ABC):
     """The contract of encoded examples that are packed into rows, batch by batch.
 
     Attributes:
-        encoded: the examples.
-        targets: the target or targets of each example.
+        targets: the target of each text, (texts,), or of each of its outputs, a sequence of
+            (outputs,).
         template: the template they were encoded with.
-        auxiliary: weight of an auxiliary language-model loss; 0 for none.
+        auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
+            beside the task's; 0 for none.
         loss_unit: what no micro-batch parts; an `input` stands for itself as an example, with all
             windows of its text.
     """
@@ -119,8 +121,8 @@ class PackedExamples(ABC):
     encoded: Sequence[EncodedExample]
     targets: Any
     template: InputTemplate
-    auxiliary: float
-    loss_unit: LossUnit
+    auxiliary: float = 0.0
+    loss_unit: LossUnit = "input"
 
     def __len__(self) -> int:
         return len(self._begins) - 1
@@ -136,9 +138,9 @@ class PackedExamples(ABC):
         """Where the windows of each text begin, and where the last ones end, (texts + 1,)."""
         return first_windows(self.encoded)
 
-    @abstractmethod
     def _length(self, number: int) -> int:
         """Return the number of tokens of an input."""
+        return len(self.encoded[number].ids)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -200,7 +202,6 @@ class PackedExamples(ABC):
 
     def seeded(self, seed: int) -> PackedExamples:
         """Return the examples as a training with this seed reads them."""
-        del seed
         return self
 
     @abstractmethod
@@ -230,25 +231,16 @@ class PackedExamples(ABC):
             yield from self.batches(chunk, device)
 
 
-@dataclass(frozen=True)
 class PooledExamples(PackedExamples):
-    """Encoded examples with their targets.
+    """Encoded examples whose pooled states a head reads."""
 
-    Attributes:
-        encoded: the inputs of the examples.
-        targets: the target of each text, (texts,), or of each of its outputs, a sequence of
-            (outputs,).
-        template: the template they were encoded with.
-        auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
-            beside the task's; 0 for none.
-        loss_unit: see `PackedExamples`.
-    """
-
-    encoded: Sequence[EncodedExample]
-    targets: Any
-    template: InputTemplate
-    auxiliary: float = 0.0
-    loss_unit: LossUnit = "input"
+    @classmethod
+    def unlabelled(
+        cls, encoded: Sequence[EncodedExample], template: InputTemplate
+    ) -> PooledExamples:
+        """Return examples without labels, whose targets are 0."""
+        counts = output_counts(encoded)[first_windows(encoded)[:-1]]
+        return cls(encoded, [np.zeros(count, np.int64) for count in counts], template)
 
     def batches(
         self, numbers: Array, device: str, epoch: int | None = None
@@ -283,9 +275,6 @@ class PooledExamples(PackedExamples):
             numbers=np.repeat(self._examples_of(firsts), counts),
             targets=np.concatenate([np.atleast_1d(self.targets[text]) for text in texts]),
         )
-
-    def _length(self, number: int) -> int:
-        return len(self.encoded[number].ids)
 
     def _pack(self, rows: list[list[int]], width: int, windows: Mapping[int, int]) -> PooledBatch:
         """Return rows of inputs; `windows` has how many of them there are of each text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +11,12 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import kinds
-from foreword.settings.config import to_table
-from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.settings import config, kinds
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.held_out import not_calibrated
-from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.model_settings import recipe_for
+from foreword.tuning.job import TuneJob
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.result import TuneResult, with_words
@@ -27,7 +24,7 @@ from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
 from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import build_network, recipe_for
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
 from foreword.tuning.text_metrics import word_rules
@@ -60,16 +57,17 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
     task, variants, first = job.task, job.variants, job.variants[0]
     _require_possible(trained, job)
     # Draw the examples of each seed; encode them once, for all variants and seeds.
-    job = replace(job, examples=_with_sources(job.examples))
     is_saved = job.evaluation is not None  # others need no probabilities
     fits = task.answers.fits and first.calibrate and (is_saved or first.folds is not None)
     holds_out = fits and first.folds is None
     data = draw_and_encode(trained, task, variants, job.examples, holds_out=holds_out)
-    counts, cut = _counts(data, job), _cut_warning(data, trained)
+    counts = _counts(data, job)
+    read = sum(len(first_inputs(part.encoded)) - 1 for part in _read(data))
+    cut = cut_warning(counts["cut"], read, data.template.length, trained.recipe.model.limit)
     if cut:
         listeners.warn(cut)
-    baselines, correct = _baselines(task, data)
-    for variant, row in itertools.product(variants, baselines):
+    untrained, correct = _baselines(task, data)
+    for variant, row in itertools.product(variants, untrained):
         if variant.metric not in task.judge.names:  # which a baseline may lack
             row.chosen_metric(variant.metric)
     # Train every seed or fold of each variant, but for those that an earlier call finished.
@@ -84,11 +82,11 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         trained_variants.append(trainings.variant(prepared, variant, fits=fits_own))
     results = [one.runs for one in trained_variants]
     # Put the rows that were not trained below those that were.
-    notes = notes_of(results, baselines, first, task)
+    notes = notes_of(results, untrained, first, task)
     if fits and saved.calibration is None:
         notes.append(not_calibrated(None if data.held_out else counts["train"]))
     if task.judge.scores_untuned:
-        baselines = [_untuned(task, data), *baselines]
+        untrained = [_untuned(task, data), *untrained]
     rows = [
         summarise([one.final for one in runs], variant.epochs if variant.keep == "best" else None)
         for variant, runs in zip(variants, results, strict=True)
@@ -101,9 +99,9 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         recipe=recipe_for(trained.recipe, first.strategy),
         tokenizer=data.trained.tokenizer,
         network=network,
-        rows=[*rows, *baselines],
+        rows=[*rows, *untrained],
         epochs=[row for runs in results for one in runs for row in one.curve],
-        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(first)},
+        settings={"task": config.kind_table(task), **config.to_table(first)},
         examples=counts,
         notes=(
             *filter(None, [cut]),
@@ -152,13 +150,6 @@ def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
 def _read(data: TuneData) -> list[PackedExamples]:
     """Return the examples to train on and those to score, each once."""
     return [data.train, *([] if data.drawn.folds else data.dev)]
-
-
-def _cut_warning(data: TuneData, trained: TrainedModel) -> str | None:
-    parts = _read(data)
-    cut = sum(cut_count(part.encoded) for part in parts)
-    examples = sum(len(first_inputs(part.encoded)) - 1 for part in parts)
-    return cut_warning(cut, examples, data.template.length, trained.recipe.model.limit)
 
 
 def _bound_notes(task: Task, trained: TrainedModel) -> Iterator[str]:
@@ -225,7 +216,6 @@ def _untuned(task: Task, data: TuneData) -> Scores:
 
 
 def _baselines(task: Task, data: TuneData) -> tuple[list[Scores], dict[str, Array]]:
-    """Return the scores of each baseline, and how far each answers dev examples correctly."""
     examples, whole = data.drawn.examples, data.train.targets
     learned = [
         data.pack([examples[int(n)] for n in fold.numbers]).targets for fold in data.drawn.folds
@@ -233,12 +223,24 @@ def _baselines(task: Task, data: TuneData) -> tuple[list[Scores], dict[str, Arra
     dev = [part.targets for part in data.dev]
     parts = {"": list(zip(learned, dev, strict=True))}
     parts |= {f"{name}_": [(whole, part.targets)] for name, part in data.extra.items()}
+    return baselines(task, parts, data.labels)
+
+
+def baselines(
+    task: Task, parts: Mapping[str, Sequence[tuple[Any, Any]]], labels: tuple[str, ...]
+) -> tuple[list[Scores], dict[str, Array]]:
+    """Return the scores of each baseline, and how far each answers dev examples correctly.
+
+    Args:
+        parts: the targets to learn from and those to score, of each fold; by what the names of
+            their scores begin with, "" for the dev examples.
+    """
     scores: dict[str, dict[str, MeanScore]] = {}
     correct: dict[str, list[Array]] = {}
     for prefix, pairs in parts.items():
         by_name: dict[str, list[dict[str, float]]] = {}
         for train, right in pairs:
-            for name, outputs in task.judge.baselines(train, right, data.labels).items():
+            for name, outputs in task.judge.baselines(train, right, labels).items():
                 by_name.setdefault(name, []).append(task.judge.scores(outputs, right))
                 answers = task.judge.correct(outputs, right)
                 if answers is not None and not prefix:
@@ -248,19 +250,3 @@ def _baselines(task: Task, data: TuneData) -> tuple[list[Scores], dict[str, Arra
             named |= {f"{prefix}{metric}": score for metric, score in means_of(of).items()}
     rows = [Scores("no model", name, of) for name, of in scores.items()]
     return rows, {name: np.concatenate(of)[None] for name, of in correct.items()}
-
-
-def _with_sources(examples: Examples) -> Examples:
-    """Return the examples, each of `train` and `dev` with a source to name in messages."""
-    train, dev = _sourced(examples.train, "training"), _sourced(examples.dev, "dev")
-    return replace(examples, train=train, dev=dev)
-
-
-def _sourced(examples: Sequence[Any], name: str) -> LabelledTexts:
-    """Return the examples, each with a source to name in messages."""
-    if isinstance(examples, LabelledTexts) and all(example.source for example in examples):
-        return examples  # without a copy in memory
-    return LabelledTexts.of(
-        e if e.source else e._replace(source=f"{name} example {n}")
-        for n, e in enumerate(itertools.starmap(Labelled, examples), 1)
-    )

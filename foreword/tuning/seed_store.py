@@ -102,7 +102,7 @@ class SeedStore:
             store.KEY: self._key(name),
             "curve": [scores.as_row() for scores in result.curve],
             "final": result.final.as_row(),
-            "task": {"kind": kinds.name_of(result.task), **config.to_table(result.task)},
+            "task": config.kind_table(result.task),
             "confusion": result.confusion,
             "correct": result.correct,
         }

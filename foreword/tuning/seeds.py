@@ -1,67 +1,17 @@
-"""The seeds of a fine-tuning together: their progress, and what a reader has to know of them."""
+"""What the seeds of a fine-tuning answered, and what a reader has to know of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from foreword.tuning.encoding import TuneData, count_steps
-from foreword.tuning.features import count_chunks
 from foreword.tuning.fine_tuner import SeedResult
 from foreword.tuning.scores import WHY_UNDEFINED, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array
-
-ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
-
-
-class Steps:
-    """Reports progress: the steps of all seeds, and chunks of cached features.
-
-    Args:
-        caches: whether features of a backbone that is not trained are computed once.
-        report: called with the steps done, the steps in all, and what is running.
-    """
-
-    def __init__(
-        self,
-        data: TuneData,
-        variants: Sequence[TuneSettings],
-        caches: bool,
-        report: ReportProgress | None,
-    ) -> None:
-        self._report = report
-        further = [draw for draw in (data.held_out, data.whole) if draw is not None]
-        self._total = sum(
-            count_steps(draw, variant)
-            for number, variant in enumerate(variants)
-            for draw in (*data.trainings(variant), *([] if number else further))
-        )
-        if caches:
-            self._total += _feature_passes(variants) * count_chunks(data.train, *data.dev)
-        self._done, self._of_seed = 0, 0
-
-    def done(self, note: str) -> None:
-        """Report a step."""
-        self._done += 1
-        self._of_seed += 1
-        if self._report is not None:
-            self._report(min(self._done, self._total), self._total, note)
-
-    def training_done(self, steps: int) -> None:
-        """Count the steps, of those that a training may take, that it did not need."""
-        self._done += max(0, steps - self._of_seed)
-        self._of_seed = 0
-
-
-def _feature_passes(variants: Sequence[TuneSettings]) -> int:
-    """Return how often the features of all examples are computed."""
-    frozen = [variant for variant in variants if not variant.strategy.trains_backbone]
-    pretrained = {variant.precision for variant in frozen if not variant.from_scratch}
-    return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)
 
 
 def added_confusion(matrices: Sequence[Confusion | None]) -> Confusion | None:

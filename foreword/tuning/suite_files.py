@@ -15,8 +15,8 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, format_of
 from foreword.tables.read import read_table
 from foreword.tables.table import BadRows, ExampleTable, labelled
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.suite import SuiteTask
+from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 
 INDICES = ("index", "id", "idx")  # columns with the number of an example

@@ -13,19 +13,19 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.encoding import Draw, TuneData, count_steps
-from foreword.tuning.features import Features, fits_in_memory
+from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
 from foreword.tuning.held_out import HeldOutFit, calibration, cross_fitted
 from foreword.tuning.job import TuneJob
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores
 from foreword.tuning.seed_store import SeedStore
-from foreword.tuning.seeds import ReportProgress, Steps
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
+
+ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,29 @@ class Trainings:
         varies = trained.unmasks and isinstance(job.task, WritingTask)  # by the masks of an epoch
         is_read = not (varies or job.task.judge.writes)
         self._caches = is_read and fits_in_memory(model, job.task, data.train, *data.dev)
-        self._steps = Steps(data, job.variants, self._caches, listeners.report)
+        self._total, self._done, self._of_seed = self._count_steps(), 0, 0
         self._features: dict[tuple[int, torch.dtype], Features] = {}  # of the pretrained backbone
+
+    def _count_steps(self) -> int:
+        """Return the steps of all trainings, and the chunks of features that are computed once."""
+        data, variants = self.data, self.job.variants
+        further = [draw for draw in (data.held_out, data.whole) if draw is not None]
+        steps = sum(
+            count_steps(draw, variant)
+            for number, variant in enumerate(variants)
+            for draw in (*data.trainings(variant), *([] if number else further))
+        )
+        if not self._caches:
+            return steps
+        frozen = [variant for variant in variants if not variant.strategy.trains_backbone]
+        passes = len({variant.precision for variant in frozen if not variant.from_scratch})
+        passes += sum(variant.seeds for variant in frozen if variant.from_scratch)
+        return steps + passes * count_chunks(data.train, *data.dev)
+
+    def _step_done(self, note: str) -> None:
+        self._done += 1
+        self._of_seed += 1
+        self.listeners.report(min(self._done, self._total), self._total, note)
 
     def variant(
         self, task: Task, settings: TuneSettings, *, fits: bool, is_saved: bool = False
@@ -98,7 +119,10 @@ class Trainings:
         held: HeldOutFit | None = None
         network: Network | None = None
         if fits and data.held_out is not None:
-            result, _ = self._run(task, _scored_once(settings), data.held_out)
+            once = settings  # scored at the end alone, unless the scores choose an epoch
+            if settings.keep == "last":
+                once = replace(settings, score_every=settings.epochs)
+            result, _ = self._run(task, once, data.held_out)
             held = HeldOutFit.of(data, [data.held_out], [result])
             fitted |= held.fitted(task) if held else {}
         own = replace(task, **fitted)
@@ -115,7 +139,7 @@ class Trainings:
                 return VariantResult(runs, sound.task, network)
             dev, outputs = data.dev[0].targets, sound.outputs
             errors = tuple(one.answers.calibration_error(outputs, dev) for one in (task, own))
-            about = calibration(fitted, held, errors, on="held out")
+            about = calibration(fitted, len(held.folds), errors, on="held out")
             return VariantResult(runs, sound.task, network, about)
         return self._whole(task, settings, runs, fits=fits, is_saved=is_saved)
 
@@ -138,7 +162,7 @@ class Trainings:
                 fitted = held.fitted(task)
                 own = replace(own, **fitted)
                 runs, errors = cross_fitted(task, held, runs)
-                about = calibration(fitted, held, errors, on="folds")
+                about = calibration(fitted, len(held.folds), errors, on="folds")
         if not is_saved:
             return VariantResult(runs, own, None, about)
         result, network = self._run(own, settings, self.data.whole, keeps=True)
@@ -156,7 +180,7 @@ class Trainings:
             data = self.data
             gpus = [data.trained.device] if data.trained.device.type == "cuda" else []
             with torch.random.fork_rng(gpus):
-                tuner = FineTuner(task, data, settings, draw, self._steps.done)
+                tuner = FineTuner(task, data, settings, draw, self._step_done)
                 if self._caches and not settings.strategy.trains_backbone:
                     # A random backbone differs by seed, so its features serve this one alone.
                     tuner.cache_features({} if settings.from_scratch else self._features)
@@ -172,7 +196,8 @@ class Trainings:
             del tuner, loop  # before the next one needs as much memory
         else:
             self.resumed += 1
-        self._steps.training_done(count_steps(draw, settings))
+        self._done += max(0, count_steps(draw, settings) - self._of_seed)  # not needed
+        self._of_seed = 0
         return found
 
     def _untrained(self, task: Task, settings: TuneSettings, seed: int) -> Network:
@@ -181,8 +206,3 @@ class Trainings:
         network = build_network(trained, task, self.data.labels, None)
         network.token_head = None
         return network.eval()
-
-
-def _scored_once(settings: TuneSettings) -> TuneSettings:
-    """Return settings that score the last epoch alone, unless its scores choose one."""
-    return settings if settings.keep == "best" else replace(settings, score_every=settings.epochs)

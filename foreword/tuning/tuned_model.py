@@ -25,15 +25,24 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
 from foreword.tuning.answers import written_answers
-from foreword.tuning.encoded import by_example, cut_count, first_windows, output_counts
+from foreword.tuning.encoded import by_example, cut_count, first_windows
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
-from foreword.tuning.predictor import Answered, Predictor
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
-from foreword.tuning.tasks._writing import WritingTask
-from foreword.tuning.tuned import CHOSEN, FILE, KIND, VERSION, Tuned, TunedOn, is_tuned
+from foreword.tuning.tasks._writing import AnswerForm, WritingTask
+from foreword.tuning.tuned import (
+    CHOSEN,
+    FILE,
+    KIND,
+    VERSION,
+    Answered,
+    Predictor,
+    Tuned,
+    TunedOn,
+    is_tuned,
+)
 from foreword.types import Array
 
 FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
@@ -41,19 +50,11 @@ FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
 
 @dataclass(frozen=True, repr=False)
 class TunedModel(Predictor):
-    """A fine-tuned network with what is needed to predict.
+    """A fine-tuned network with what is needed to predict; see also `Predictor`.
 
     Attributes:
         network: in evaluation mode, on `device`.
-        task: the task it was tuned for.
-        labels: the labels, in the order of its outputs.
-        template: the input template.
-        tokenizer: the one it was trained with.
-        device: where the network's parameters are.
-        dtype: the precision it computes in.
         recipe: the recipe of pretraining.
-        source: the folder it was read from.
-        tuned_on: the form of its training examples.
     """
 
     network: Network
@@ -92,25 +93,22 @@ class TunedModel(Predictor):
         def examples_done(texts: Array) -> None:
             done(int(is_first[texts].sum()))
 
-        targets = [np.zeros(count, np.int64) for count in output_counts(encoded)[firsts]]
-        unlabelled = PooledExamples(encoded, targets, self.template)
+        unlabelled = PooledExamples.unlabelled(encoded, self.template)
         outputs = predict(self.network, unlabelled, self.device, self.dtype, examples_done)
         return by_example(examples, encoded, outputs), cut_count(encoded)
 
     @property
     def width(self) -> int:
         """The number of outputs of the head."""
+        settings = self.network.backbone.settings
+        layers = 1 if self.network.scalar_mix is None else settings.layers + 1
         with torch.no_grad():
-            states = torch.zeros(1, self.network.backbone.settings.state_width, device=self.device)
-            return int(self.network.head(states).shape[-1])
+            states = torch.zeros(layers, 1, settings.state_width, device=self.device)
+            return int(self.network.outputs(states).shape[-1])
 
 
 class TunedWriter(LoadedModel):
-    """A model tuned to answer in text, with all that a loaded run can do.
-
-    Args:
-        tuned: the task it was tuned for.
-    """
+    """A model tuned to answer in text, with all that a loaded run can do."""
 
     def __init__(self, trained: TrainedModel, tuned: Tuned) -> None:
         super().__init__(trained)
@@ -172,7 +170,8 @@ class TunedWriter(LoadedModel):
         # Cut each text so that its longest answer still has a position.
         prompted = self.trained
         tokens = self.task.most_tokens(self.labels, prompted)
-        starts, cut = self.task.starts(examples, prompted, self.template, tokens)
+        form = AnswerForm.of(prompted, self.template)
+        starts, cut = self.task.starts(examples, form, tokens)
         found = written_answers(prompted, starts, tokens, lambda numbers: done(len(numbers)))
         # Words that stand for labels become these.
         return [{PREDICTION: self.task.answer_of(text, self.labels)} for text, _ in found], cut

@@ -11,7 +11,7 @@ from foreword.verbs._arguments import PathName
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
-    from foreword.tuning.predictor import Predictor
+    from foreword.tuning.tuned import Predictor
     from foreword.tuning.tuned_model import TunedWriter
 
 

@@ -15,7 +15,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter, watchable
 from foreword.runs.trained_model import TrainedModel
-from foreword.settings import config, kinds
+from foreword.settings import config
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
@@ -71,7 +71,7 @@ class SuiteRun:
             UserError: a file is broken, or a setting does not exist.
         """
         how = self._how
-        table = {"kind": kinds.name_of(task.task), **config.to_table(task.task)}
+        table = config.kind_table(task.task)
         tuning_task, settings = how.tuning_task(
             table, task.metrics[0], calibrate=False, tune=task.tune
         )
@@ -153,10 +153,13 @@ class SuiteRun:
         else:
             progress.note("done already, with the same model, settings and examples")
         submissions = self._submitted(task, files, content["request"], progress)
+        notes, skipped = list(content["notes"]), content["examples"]["skipped"]
+        if skipped:
+            notes.append(f"{skipped:,} rows skipped (no text, no label, or broken)")
         self._tasks[task.name] = {
             **{name: content[name] for name in SHOWN if name in content},
             "dev": list(files.dev),
-            "notes": [*content["notes"], *_skipped_note(content)],
+            "notes": notes,
             "evaluation": str((self._scores / f"{task.name}.json").relative_to(self.trained.run)),
             "submissions": submissions,
         }
@@ -228,11 +231,6 @@ def write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     lines.writeheader()
     lines.writerows(rows)
     atomic.write_text(file, text.getvalue())
-
-
-def _skipped_note(content: Mapping[str, Any]) -> list[str]:
-    skipped = content["examples"]["skipped"]
-    return [f"{skipped:,} rows skipped (no text, no label, or broken)"] if skipped else []
 
 
 def _submission_notes(submissions: Mapping[str, Mapping[str, Any]]) -> list[str]:

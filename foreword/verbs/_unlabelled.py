@@ -37,12 +37,9 @@ class Unlabelled:
     """Unlabelled text of a task, and how a model is continued on it.
 
     Attributes:
-        run: the model.
         files: files, folders, globs.
         columns: the columns of text and second text in tables.
         settings: `--set` of the recipe that continues the model.
-        device: auto, cpu, cuda or mps.
-        progress: as that of every verb.
     """
 
     run: PathName

@@ -59,10 +59,9 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
     def __call__(self) -> DriftResult:
         from foreword.reports.drift import plot_drift
         from foreword.runs.provenance import command
-        from foreword.tuning.drift import change_of
-        from foreword.tuning.drift_figures import measured, steps
+        from foreword.tuning.drift import change_of, measured, steps
+        from foreword.tuning.example_reader import tuned_examples
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.tuned_examples import tuned_examples
         from foreword.tuning.tuned_model import open_start
 
         # Open the models and what they started from, and read the examples as each was tuned on.

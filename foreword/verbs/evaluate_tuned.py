@@ -18,7 +18,7 @@ from foreword.verbs._contract import Flag, PathName, Paths, Verb
 from foreword.verbs._groups import TUNED, Computes, Examples, ShowsProgress
 
 if TYPE_CHECKING:
-    from foreword.tuning.tuned_examples import TunedExamples
+    from foreword.tuning.example_reader import TunedExamples
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,10 +71,9 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
 
     def __call__(self) -> TunedEvaluation:
         from foreword.runs.provenance import command
-        from foreword.tuning.compared_scores import compared_scores
-        from foreword.tuning.example_reader import name_of
+        from foreword.tuning.example_reader import name_of, tuned_examples
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.tuned_examples import tuned_examples
+        from foreword.tuning.scored import compared_scores
 
         # Open the models, and read the examples as each was tuned on.
         given = [Path(path) for path in paths(self.tuned)]

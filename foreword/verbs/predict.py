@@ -20,7 +20,7 @@ from foreword.verbs._groups import Computes, ShowsProgress
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.predictor import Predictor
+    from foreword.tuning.tuned import Predictor
     from foreword.tuning.tuned_model import TunedWriter
 
 STANDARD = "-"  # standard input or output
@@ -115,12 +115,12 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
         from foreword.tables.columns import PREDICTION
         from foreword.tables.table import BadRows
-        from foreword.tuning.predict_input import rows_to_predict
         from foreword.tuning.predict_table import (
             PredictOptions,
             count_rows,
             output_types,
             predict_table,
+            rows_to_predict,
         )
 
         # Check what is cheap first, then open the model and the table.
@@ -171,7 +171,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
     def _opened(self) -> Predictor | TunedWriter:
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.predictor import Predictor
+        from foreword.tuning.tuned import Predictor
         from foreword.tuning.tuned_model import TunedWriter
 
         if not isinstance(self.tuned, Predictor | TunedWriter):

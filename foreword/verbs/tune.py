@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from foreword.runs.trained_model import TrainedModel
     from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
-    from foreword.tuning.predictor import Predictor
     from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
+    from foreword.tuning.tuned import Predictor
     from foreword.tuning.tuned_model import TunedWriter
     from foreword.verbs._unlabelled import Unlabelled
 
@@ -307,8 +307,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
     ) -> tuple[list[TuneSettings], list[str]]:
         """Return the variants that the model allows, and a note if one goes."""
-        from foreword.tuning.model_settings import recipe_for
         from foreword.tuning.run import without_tied_head
+        from foreword.tuning.starting_network import recipe_for
         from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 
         if isinstance(task, WritingTask):

@@ -27,7 +27,7 @@ QUIET: dict[str, Any] = {"device": "cpu", "progress": False}
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreword.tuning.compared_scores.DRAWS", 20)
+    monkeypatch.setattr("foreword.tuning.scored.DRAWS", 20)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     def noting(tuned: Any, examples: Any, advance: Any) -> ScoredExamples:
         return scored(tuned, examples, lambda done, total: steps.append((done, total)))
 
-    monkeypatch.setattr("foreword.tuning.compared_scores.scored", noting)
+    monkeypatch.setattr("foreword.tuning.scored.scored", noting)
     return steps
 
 

@@ -139,5 +139,6 @@ def tune(
 ) -> TuneResult:
     """Fine-tune on examples in memory."""
     variants = [settings] if isinstance(settings, TuneSettings) else settings
-    job = TuneJob(task, Examples(train, dev, extra or {}), variants, folder=folder)
+    labelled = ([Labelled(*example) for example in part] for part in (train, dev))
+    job = TuneJob(task, Examples(*labelled, extra or {}), variants, folder=folder)
     return run.tune(trained, job, run.Listeners(**listeners))

@@ -17,7 +17,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
-from foreword.tuning.epochs import ExampleBatches
+from foreword.tuning.features import ExampleBatches
 from foreword.tuning.run import variants
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full

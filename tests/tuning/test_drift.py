@@ -23,11 +23,11 @@ from foreword.tuning.drift import (
     line,
     linear_cka,
     loss_of,
-    mean_loss,
     plane,
     similarities,
 )
 from foreword.tuning.open_tuned import open_tuned
+from foreword.tuning.outputs import mean_loss
 
 from .runs import make_run, reviews
 
@@ -85,7 +85,13 @@ def test_a_model_that_answers_in_text_has_a_way_too(
     before, after = line(change, [0.0, 1.0])
     assert after.value < before.value and after.metric == ("accuracy", "tokens")[metric == "answer"]
     parameters = list(change.network.parameters())
-    assert largest_eigenvalue(lambda: mean_loss(change, np.arange(8)), parameters) > 0
+    assert (
+        largest_eigenvalue(
+            lambda: mean_loss(change.network, change.task, change.examples, np.arange(8)),
+            parameters,
+        )
+        > 0
+    )
     assert distances(change)["all"] > 0 and similarities(change)[-1] < 1
 
 
@@ -123,7 +129,8 @@ def test_a_tuning_can_measure_its_own_change(tmp_path: Path) -> None:
     assert saved["rows"][0]["distance"] == pytest.approx(distances(change)["all"], rel=1e-4)
     examples = change.examples  # of the same texts' distribution, and not the same
     curvature = largest_eigenvalue(
-        lambda: mean_loss(change, np.arange(len(examples))), [*change.network.parameters()]
+        lambda: mean_loss(change.network, change.task, change.examples, np.arange(len(examples))),
+        [*change.network.parameters()],
     )
     assert saved["rows"][0]["curvature"] == pytest.approx(curvature, rel=0.5)
 
@@ -213,12 +220,16 @@ def test_the_curvature_of_a_tuned_model_is_that_of_its_exact_hessian(tmp_path: P
     head = [p for name, p in change.network.named_parameters() if name.startswith("head.")]
     numbers = np.arange(8)
     rows = []
-    gradients = torch.autograd.grad(mean_loss(change, numbers), head, create_graph=True)
+    gradients = torch.autograd.grad(
+        mean_loss(change.network, change.task, change.examples, numbers), head, create_graph=True
+    )
     for one in torch.cat([g.flatten() for g in gradients]):
         second = torch.autograd.grad(one, head, retain_graph=True)
         rows.append(torch.cat([g.flatten() for g in second]))
     exact = float(torch.linalg.eigvalsh(torch.stack(rows))[-1])
-    found = largest_eigenvalue(lambda: mean_loss(change, numbers), head)
+    found = largest_eigenvalue(
+        lambda: mean_loss(change.network, change.task, change.examples, numbers), head
+    )
     assert found == pytest.approx(exact, rel=0.02)
 
 

@@ -21,11 +21,10 @@ from foreword.nn.stack_settings import StackSettings
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.drift import change_of, distances, line
-from foreword.tuning.model_settings import adapted
 from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import published_head
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.tasks.classify import Classify

@@ -10,8 +10,8 @@ import pytest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.tables.examples import Labelled
 from foreword.tuning.drawing import hold_out
+from foreword.tuning.fine_tuning import tune_at_best_rate
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.rates import tune_at_best_rate
 from foreword.tuning.result import TuneResult
 from foreword.tuning.scores import single
 from foreword.tuning.settings import TuneSettings

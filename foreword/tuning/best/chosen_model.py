@@ -23,13 +23,11 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.best.averages import average, comparable
 from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.material import Material
-from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.encoded import by_example, cut_count
-from foreword.tuning.predictor import Predictor
 from foreword.tuning.result import write_run
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
-from foreword.tuning.tuned import CHOSEN, SCORES, Tuned, TunedOn
+from foreword.tuning.tuned import CHOSEN, SCORES, Predictor, Tuned, TunedOn
 from foreword.types import Array
 
 KIND, VERSION = "chosen", 1
@@ -158,7 +156,7 @@ def load(folder: Path, device: str = "auto") -> ChosenModel:
     parts = [
         ChosenPart(
             one["kind"],
-            _kind(one["kind"]).read(folder / one["kind"], trained),
+            kinds.load("tuning/candidates", one["kind"]).read(folder / one["kind"], trained),
             one["weight"],
             one["temperature"],
         )
@@ -169,8 +167,3 @@ def load(folder: Path, device: str = "auto") -> ChosenModel:
         trained, tuned.task, tuned.labels, tuned.template, LabelledTexts.of([]), settings
     )
     return ChosenModel(parts, material, folder, tuned.tuned_on)
-
-
-def _kind(name: str) -> type[Learner]:
-    kind: type[Learner] = kinds.load("tuning/candidates", name)
-    return kind

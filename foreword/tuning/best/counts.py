@@ -166,24 +166,6 @@ class FittedCounts(Fitted):
     counts: Counts
     linear: LinearMap | None
 
-    @classmethod
-    def fit(
-        cls, material: Material, counts: tuple[Counts, Any], inverse_penalties: Sequence[float]
-    ) -> FittedCounts:
-        """Learn from examples, whose counts are given."""
-        made, x = counts
-        if material.form == "vectors":
-            return cls(made, None)
-        if made.weighting == "tf_idf":
-            return cls(made, material.fit_linear(x, inverse_penalties))
-        # Each class against the others, its features scaled by its own ratios.
-        weights, biases = [], []
-        for scale, is_in in zip(made.scale, _by_label(material), strict=True):
-            one = fit_linear(x.multiply(scale).tocsr(), is_in, "sets", 1, inverse_penalties)
-            weights.append(one.weights[:, 0] * scale)
-            biases.append(one.bias[0])
-        return cls(made, LinearMap(np.stack(weights, axis=1), np.asarray(biases)))
-
     def outputs(self, material: Material) -> Array:
         if self.linear is None:
             return self.counts.hashed(material.counted)
@@ -225,8 +207,19 @@ class CountsLearner(Learner):
     longest: Count = 2
 
     def fit(self, material: Material, seed: int) -> FittedCounts:
-        counts = Counts.of(material, self.grams, self.longest, self.weighting)
-        return FittedCounts.fit(material, counts, self.inverse_penalties)
+        counts, x = Counts.of(material, self.grams, self.longest, self.weighting)
+        if material.form == "vectors":
+            return FittedCounts(counts, None)
+        if self.weighting == "tf_idf":
+            return FittedCounts(counts, material.fit_linear(x, self.inverse_penalties))
+        # Each class against the others, its features scaled by its own ratios.
+        weights, biases = [], []
+        for scale, is_in in zip(counts.scale, _by_label(material), strict=True):
+            one = fit_linear(x.multiply(scale).tocsr(), is_in, "sets", 1, self.inverse_penalties)
+            weights.append(one.weights[:, 0] * scale)
+            biases.append(one.bias[0])
+        linear = LinearMap(np.stack(weights, axis=1), np.asarray(biases))
+        return FittedCounts(counts, linear)
 
     @classmethod
     def read(cls, folder: Path, trained: TrainedModel) -> FittedCounts:

@@ -50,22 +50,11 @@ FORMS = ("classes", "sets", "number")
 CHECKED, GRAMS = (1, 5, 12), 20  # compared: tokens of texts, and n-grams of each part
 
 
-class LayersModel(TunedModel):
-    """A model whose head reads all layers."""
-
-    @property
-    def width(self) -> int:
-        """The number of outputs of the head."""
-        head: nn.Linear = self.network.head  # type: ignore[assignment]
-        return head.out_features
-
-
 class LayersNetwork(HeadNetwork):
     """A pretrained backbone with a linear map of the states of all layers, side by side."""
 
     def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
         """Return the map's outputs, (outputs, labels) float32."""
-        del windows
         outputs: Tensor = self.head(torch.cat(list(features), dim=-1))
         return outputs
 
@@ -178,7 +167,7 @@ def _of_features(chosen: ChosenModel, weights: Array, bias: Array) -> TunedModel
 
 
 def _tuned(chosen: ChosenModel, task: Task, trained: TrainedModel, network: Any) -> TunedModel:
-    return LayersModel(
+    return TunedModel(
         network=network.eval(),
         task=task,
         labels=chosen.labels,

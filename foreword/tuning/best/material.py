@@ -19,7 +19,7 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.best.linear import LinearMap, fit_linear
-from foreword.tuning.encoded import first_inputs, first_windows, output_counts
+from foreword.tuning.encoded import first_inputs, output_counts
 from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.input_template import InputTemplate
@@ -91,16 +91,12 @@ class Material:
 
     @cached_property
     def judged(self) -> Any:
-        """The targets, as the task's judge takes them."""
+        """The targets, as the task's judge takes them; raises UserError for unknown labels."""
         return self.task.targets(self.examples, self.labels, self.encoded)
 
     def fit_linear(self, x: Any, inverse_penalties: Sequence[float]) -> LinearMap:
         """Return the linear map of features to the targets; see `linear.fit_linear`."""
         return fit_linear(x, self.targets, self.form, len(self.labels), inverse_penalties)
-
-    def require_labels(self) -> None:
-        """Raise UserError unless the labels are those of training."""
-        assert self.judged is not None
 
     @cached_property
     def targets(self) -> Array:
@@ -181,9 +177,7 @@ class Material:
     def _pack(self, examples: Iterable[Labelled]) -> PooledExamples:
         texts = LabelledTexts.of(examples)
         encoded = self.features_task.encode(texts, self.trained.tokenizer, self.template)
-        counts = output_counts(encoded)[first_windows(encoded)[:-1]]
-        targets = [np.zeros(count, np.int64) for count in counts]
-        return PooledExamples(encoded, targets, self.template)
+        return PooledExamples.unlabelled(encoded, self.template)
 
     def _states(self, packed: PooledExamples) -> Array:
         trained = self.trained

@@ -28,15 +28,17 @@ from foreword.tuning.best.choosing import (
     try_candidates,
 )
 from foreword.tuning.best.material import Material, material_of
-from foreword.tuning.calibration import BINS, calibration_error
+from foreword.tuning.calibration import calibration_error
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
+from foreword.tuning.held_out import calibration
 from foreword.tuning.job import TuneJob
 from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
-from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes, single
+from foreword.tuning.run import baselines
+from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import Best
 from foreword.tuning.tuned import TunedOn
@@ -69,8 +71,7 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     whole = material_of(trained, task, drawn.labels, examples, settings)
     dev = whole.of(LabelledTexts.of(job.examples.dev))
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
-    for part in (dev, *extra.values()):
-        part.require_labels()
+    assert all(part.judged is not None for part in (dev, *extra.values()))  # all labels are known
     assert job.seeds_folder is not None
     trial_store = TrialStore(job.seeds_folder / job.request(trained))
     runs: list[_Run] = []
@@ -168,12 +169,9 @@ def _content(
         answers = [task.judge.correct(run.answers[row.strategy], dev.judged) for run in runs]
         known = [of_run for of_run in answers if of_run is not None]
         correct |= {row.strategy: np.stack(known)} if known else {}
-    baselines = task.judge.baselines(first.material.judged, dev.judged, dev.labels)
-    for name, outputs in baselines.items():
-        rows.append(single("no model", name, task.judge.scores(outputs, dev.judged)))
-        answered = task.judge.correct(outputs, dev.judged)
-        correct |= {} if answered is None else {name: answered[None]}
-    of_task = {"kind": kinds.name_of(task), **config.to_table(task)}
+    untrained, known_of = baselines(task, {"": [(first.material.judged, dev.judged)]}, dev.labels)
+    rows, correct = [*rows, *untrained], correct | known_of
+    of_task = config.kind_table(task)
     cut = cut_count(first.material.encoded) + cut_count(dev.encoded)
     confusion = task.judge.confusion(first.answers[NAME], dev.judged)
     warning = cut_warning(
@@ -224,13 +222,10 @@ def _notes(run: _Run) -> list[str]:
     tried = [trial for trial in run.trials if trial.outputs is not None]
     if all(trial.candidate.reads_model for trial in tried):
         notes.append("no candidate counts words alone: there is nothing to be worth more than")
-    if not any(_reads_model(part) for part in run.parts):
+    taken = [kinds.load("tuning/candidates", part.name) for part in run.parts]
+    if not any(candidate.reads_model for candidate in taken):
         notes.append("all that was taken counts words: nothing that reads the model added to it")
     return notes
-
-
-def _reads_model(part: ChosenPart) -> bool:
-    return bool(kinds.load("tuning/candidates", part.name).reads_model)
 
 
 def _calibration(run: _Run, dev: Material) -> dict[str, Any]:
@@ -243,14 +238,9 @@ def _calibration(run: _Run, dev: Material) -> dict[str, Any]:
         return {}
     raw = [replace(trial, temperature=1.0) for trial in run.trials]
     before, after = (averaged_trials(material, trials) for trials in (raw, run.trials))
-    about = {
-        "on": "folds",
-        "examples": len(material),
-        "temperatures": {part.name: part.temperature for part in run.parts},
-        "error_before": _error(replace(material, task=dev.task), before),
-        "error": _error(material, after),
-        "bins": BINS,
-    }
+    errors = _error(replace(material, task=dev.task), before), _error(material, after)
+    temperatures = {part.name: part.temperature for part in run.parts}
+    about = calibration({"temperatures": temperatures}, len(material), errors, on="folds")
     of_dev = _error(replace(dev, task=material.task), run.answers[NAME])
     return {"calibration_error": of_dev, "calibration": about}
 

@@ -32,7 +32,6 @@ class Fitted(ABC):
 
     def answering(self, settings: Mapping[str, Any]) -> Fitted:
         """Return the same, to be saved with these settings of the task's answers."""
-        del settings
         return self
 
     @abstractmethod

@@ -13,7 +13,6 @@ import numpy as np
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count, Positive
-from foreword.tables.examples import LabelledTexts
 from foreword.tuning.best.linear import UNSEEN
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
@@ -108,21 +107,15 @@ class FineTuned(Learner):
     most_epochs: Count = 20
     rate: Positive = 1.0
 
-    def settings_for(self, material: Material) -> TuneSettings:
-        """Return the settings of fine-tuning on these examples."""
+    def fit(self, material: Material, seed: int) -> FittedNetwork:
         given = material.settings
         per_epoch = math.ceil(len(material) / given.batch)
         epochs = min(max(math.ceil(self.steps / per_epoch), given.epochs), self.most_epochs)
-        strategy = given.strategy
-        epochs = getattr(strategy, "epochs", None) or epochs
-        lr = strategy.peak_lr(neural_settings(material.trained.recipe.model)) * self.rate
-        return replace(one_network(given, lr), epochs=epochs, score_every=epochs)
-
-    def fit(self, material: Material, seed: int) -> FittedNetwork:
-        task = replace(material.task)
-        settings = self.settings_for(material)
-        examples = Examples(material.examples, LabelledTexts.of(material.examples[:DUMMY]))
-        result = tune(material.trained, TuneJob(task, examples, [settings]))
+        epochs = getattr(given.strategy, "epochs", None) or epochs
+        lr = given.strategy.peak_lr(neural_settings(material.trained.recipe.model)) * self.rate
+        settings = replace(one_network(given, lr), epochs=epochs, score_every=epochs)
+        examples = Examples(material.examples, material.examples[:DUMMY])
+        result = tune(material.trained, TuneJob(material.task, examples, [settings]))
         return FittedNetwork.of(result, material.trained)
 
     @classmethod

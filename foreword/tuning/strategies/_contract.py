@@ -62,7 +62,6 @@ class Strategy(Ranged, ABC):
 
     def rate_factors(self, network: Network) -> RateFactors:
         """Return the factors of the peak learning rate of single parameters; by default none."""
-        del network
         return ONE_RATE
 
     def advance(self, network: Network, progress: float) -> None:

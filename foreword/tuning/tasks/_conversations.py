@@ -153,18 +153,12 @@ class ConversationTask(WritingTask):
         return length - SOURCE_ENDS
 
     def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: TrainedModel,
-        template: InputTemplate,
-        most: int,
+        self, examples: Sequence[Labelled], form: AnswerForm, most: int
     ) -> tuple[list[Start], int]:
         """Return what the answer to the last question of each conversation begins with."""
-        tokens, form = (
-            ChatTokens.of(prompted.tokenizer, template),
-            AnswerForm.of(prompted, template),
-        )
-        limit = prompted.limit or tokens.length
+        template = form.template
+        tokens = ChatTokens.of(form.prompted.tokenizer, template)
+        limit = form.prompted.limit or tokens.length
         room = max(min(tokens.length, limit) - most, tokens.length // 2)
         starts, cut = [], 0
         for example in examples:
@@ -179,11 +173,11 @@ class ConversationTask(WritingTask):
             cut += was_cut
         return starts, cut
 
-    def chat_template(self, prompted: TrainedModel, template: InputTemplate) -> str:
+    def chat_template(self, form: AnswerForm) -> str:
         """Return the template with which `transformers` gives the same ids."""
-        if template.is_causal:
-            begin = ChatTokens.of(prompted.tokenizer, template).bos
-            end = prompted.vocab.id(EOS)
-            return jinja(prompted.tokenizer, begin, end, has_ends=True)
-        *begins, end = AnswerForm.of(prompted, template).source(np.zeros(0, np.int64)).tolist()
-        return jinja(prompted.tokenizer, begins, end, has_ends=False)
+        tokenizer = form.prompted.tokenizer
+        if form.template.is_causal:
+            tokens = ChatTokens.of(tokenizer, form.template)
+            return jinja(tokenizer, tokens.bos, tokens.end, has_ends=True)
+        *begins, end = form.source(np.zeros(0, np.int64)).tolist()
+        return jinja(tokenizer, begins, end, has_ends=False)

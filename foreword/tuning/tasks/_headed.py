@@ -131,10 +131,6 @@ class PooledTask(HeadedTask):
         reduction: Reduction = "max" if self.pooling == "max" else "mean"
         return replace(super().needs, reduction=reduction, windows=self.windows)
 
-    def is_reduced(self, template: InputTemplate) -> bool:
-        """Return whether an output reduces several states to one."""
-        return (self.pooling or template.pooling) in REDUCED
-
     @in_columns
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
@@ -145,28 +141,32 @@ class PooledTask(HeadedTask):
             firsts = tokenizer.encode_batch([example.text for example in chunk])
             seconds: Sequence[list[int] | None] = [None] * len(chunk)
             if are_pairs:
-                seconds = tokenizer.encode_batch(list(map(_second, chunk)))
+                if bare := [example for example in chunk if example.pair is None]:
+                    raise UserError(
+                        f"{bare[0].source}: has no second text, but other examples have one"
+                    )
+                seconds = tokenizer.encode_batch([example.pair or "" for example in chunk])
             for first, second in zip(firsts, seconds, strict=True):
                 windows = template.windows(first, second, is_cut=self.windows == "cut")
-                yield from self.inputs_of(windows, template)
-
-    def inputs_of(
-        self, windows: Iterable[TemplatedText], template: InputTemplate, *, is_further: bool = False
-    ) -> Iterator[EncodedExample]:
-        """Yield the windows of a text, which `is_further` of an example's, as inputs."""
-        for number, window in enumerate(windows):
-            yield EncodedExample(
-                window.ids,
-                window.segments,
-                template.pooled_positions(window, self.pooling),
-                window.was_cut,
-                self.is_reduced(template),
-                is_further=is_further or number > 0,
-                is_continued=number > 0,
-            )
+                yield from pooled_inputs(windows, template, self.pooling)
 
 
-def _second(example: Labelled) -> str:
-    if example.pair is None:
-        raise UserError(f"{example.source}: has no second text, but other examples have one")
-    return example.pair
+def pooled_inputs(
+    windows: Iterable[TemplatedText],
+    template: InputTemplate,
+    pooling: Pooling | None,
+    *,
+    is_further: bool = False,
+) -> Iterator[EncodedExample]:
+    """Yield the windows of a text, which `is_further` of an example's, as inputs."""
+    is_reduced = (pooling or template.pooling) in REDUCED
+    for number, window in enumerate(windows):
+        yield EncodedExample(
+            window.ids,
+            window.segments,
+            template.pooled_positions(window, pooling),
+            window.was_cut,
+            is_reduced,
+            is_further=is_further or number > 0,
+            is_continued=number > 0,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.settings.ranges import Ranged
 from foreword.tables.examples import Labelled
 from foreword.types import Array, Loss
 
@@ -23,12 +25,22 @@ UNLABELLED = -1  # the target of an output that is not trained and not scored
 Weights = Literal["balanced"] | tuple[str, ...]
 
 
-def require_weights(weights: Weights) -> None:
-    """Raise ValueError unless weights are of the form `label=weight`."""
-    for entry in () if weights == "balanced" else weights:
-        label, _, weight = entry.rpartition("=")
-        if not label or not _is_positive(weight):
-            raise ValueError(f"weights: must be label=weight each, above 0, got {entry!r}")
+@dataclass(frozen=True)
+class Weighted(Ranged):
+    """A task whose labels may have weights in the loss.
+
+    Attributes:
+        weights: `balanced`, or `label=weight` each.
+    """
+
+    weights: Weights = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for entry in () if self.weights == "balanced" else self.weights:
+            label, _, weight = entry.rpartition("=")
+            if not label or not _is_positive(weight):
+                raise ValueError(f"weights: must be label=weight each, above 0, got {entry!r}")
 
 
 def weights_of(weights: Weights, classes: Array, labels: Sequence[str]) -> tuple[str, ...]:

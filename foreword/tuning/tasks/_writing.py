@@ -170,7 +170,6 @@ class WritingTask(Task):
         Args:
             outputs: nats, of all tokens or of each.
             targets: (tokens,), or with the weight of each, (tokens, 2).
-            numbers: the numbers of the examples.
         """
         total = outputs.sum()
         if targets.ndim > 1:
@@ -179,16 +178,12 @@ class WritingTask(Task):
 
     @abstractmethod
     def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: TrainedModel,
-        template: InputTemplate,
-        most: int,
+        self, examples: Sequence[Labelled], form: AnswerForm, most: int
     ) -> tuple[list[Start], int]:
         """Return what the answer to each example begins with, and how many examples were cut.
 
         Args:
-            examples: the examples, without labels.
+            examples: without labels.
             most: the most tokens of an answer.
         """
 
@@ -198,15 +193,12 @@ class WritingTask(Task):
 
     def writes_for(self, prompted: TrainedModel) -> bool:
         """Return whether a model's answers have to be written to be scored."""
-        del prompted
         return self.judge.writes
 
     def answer_of(self, text: str, labels: Labels) -> str:
         """Return the answer that a written text stands for."""
-        del labels
         return text
 
-    def chat_template(self, prompted: TrainedModel, template: InputTemplate) -> str:
+    def chat_template(self, form: AnswerForm) -> str:
         """Return the Jinja template of conversations for `transformers`; "" without any."""
-        del prompted, template
         return ""

@@ -34,7 +34,7 @@ from foreword.tuning.tasks._contract import (
     Targets,
     shortest,
 )
-from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks._headed import PooledTask, pooled_inputs
 from foreword.tuning.tasks._losses import cross_entropy_over_groups
 from foreword.tuning.windows import overlapping
 from foreword.types import Array, Loss
@@ -170,7 +170,8 @@ class Choice(PooledTask):
                 for number in range(len(question.options)):
                     option = next(options)
                     windows = self._windows(context, text, option, template)
-                    yield from self.inputs_of(windows, template, is_further=number > 0)
+                    is_further = number > 0
+                    yield from pooled_inputs(windows, template, self.pooling, is_further=is_further)
 
     def _windows(
         self,

@@ -25,9 +25,8 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tasks._losses import (
-    Weights,
+    Weighted,
     require_known,
-    require_weights,
     short,
     weighted_cross_entropy,
     weights_of,
@@ -37,7 +36,7 @@ from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Classify(PooledTask):
+class Classify(Weighted, PooledTask):
     """Classification: dropout and a linear layer on the pooled state of the text.
 
     With `foreword tune` the head is that of the family's class in transformers: in BERT a layer
@@ -73,14 +72,9 @@ class Classify(PooledTask):
     )
     output_form: ClassVar[OutputForm | None] = "classes"
 
-    weights: Weights = ()
     positive: str = ""
     threshold: OpenShare | None = None
     temperature: Positive | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_weights(self.weights)
 
     @property
     def judge(self) -> Judge:

@@ -36,6 +36,7 @@ from foreword.tuning.tasks._contract import (
     shortest,
     texts_of,
 )
+from foreword.tuning.tasks._headed import pooled_inputs
 from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss
 
@@ -186,21 +187,14 @@ class Embed(Task):
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Iterator[EncodedExample]:
         """Yield the windows of each text, so one input or more for each text of a pair."""
-        is_pooled = self.pooling == "mean"
         for chunk in batched(examples):
             texts = [texts_of(example) for example in chunk]
             ids = iter(tokenizer.encode_batch([text for group in texts for text in group]))
             for group in texts:
                 for number in range(len(group)):
                     windows = template.windows(next(ids), None, is_cut=self.windows == "cut")
-                    for window, inputs in enumerate(windows):
-                        positions = np.arange(len(inputs.ids))
-                        if not is_pooled:
-                            positions = template.pooled_positions(inputs, self.pooling)
-                        yield EncodedExample(
-                            inputs.ids, inputs.segments, positions, inputs.was_cut, is_pooled,
-                            is_further=number + window > 0, is_continued=window > 0,
-                        )  # fmt: skip
+                    is_further = number > 0
+                    yield from pooled_inputs(windows, template, self.pooling, is_further=is_further)
 
     def targets(
         self, examples: Sequence[Labelled], labels: Labels, encoded: Inputs = ()
@@ -258,7 +252,6 @@ class PairTargets(Targets):
     """The scores of pairs, and which of their texts are equal.
 
     Attributes:
-        examples: the pairs.
         arrays: for each first and second text in turn the pair's score, nan for none, and the
             number of the text, (2 pairs, 2) float64.
     """

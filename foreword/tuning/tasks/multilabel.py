@@ -42,7 +42,7 @@ from foreword.tuning.tasks._contract import (
     shortest,
 )
 from foreword.tuning.tasks._headed import PooledTask
-from foreword.tuning.tasks._losses import Weights, require_known, require_weights, weights_of
+from foreword.tuning.tasks._losses import Weighted, require_known, weights_of
 from foreword.types import Array, Loss
 
 BETWEEN = "|"  # labels of a cell of text
@@ -80,7 +80,7 @@ def are_sets(examples: Sequence[Labelled]) -> bool:
 
 
 @dataclass(frozen=True)
-class Multilabel(PooledTask):
+class Multilabel(Weighted, PooledTask):
     """Multi-label classification: a yes or no for each label, on the pooled state of the text.
 
     `--task classify` is this task where labels are lists: of JSON or Parquet, as JSON or `a|b` in a
@@ -115,13 +115,8 @@ class Multilabel(PooledTask):
     )
     output_form: ClassVar[OutputForm | None] = "sets"
 
-    weights: Weights = ()
     thresholds: tuple[OpenShare, ...] = ()
     temperature: Positive | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_weights(self.weights)
 
     @property
     def judge(self) -> Judge:

@@ -55,11 +55,6 @@ def read_preference(row: Mapping[str, Any], columns: Columns, source: str) -> La
     return Labelled(to_text(messages), chosen, rejected, source)
 
 
-def _to_predict(columns: Columns) -> Columns:
-    """Return the column of the prompt, which whole conversations lack."""
-    return Columns("prompt" if columns.text == columns.label else columns.text, "", "")
-
-
 @dataclass(frozen=True)
 class Prefer(ConversationTask):
     """Preferences between two answers, learned directly (DPO).
@@ -98,7 +93,7 @@ class Prefer(ConversationTask):
             Columns("chosen", "chosen", REJECTED),  # whole conversations
         ),
         takes_texts=False,
-        to_predict=_to_predict,
+        to_predict=lambda of: Columns("prompt" if of.text == of.label else of.text, "", ""),
     )
     needs: ClassVar[Needs] = replace(
         ConversationTask.needs, loss_unit="example", has_reference=True

@@ -16,14 +16,7 @@ from foreword.evaluation.statistics import correlations
 from foreword.tables.columns import Columns, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.tasks._contract import (
-    Exports,
-    Inputs,
-    Judge,
-    Labels,
-    OutputForm,
-    RowReader,
-)
+from foreword.tuning.tasks._contract import Exports, Inputs, Judge, Labels, OutputForm, RowReader
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.types import Array, Loss
 

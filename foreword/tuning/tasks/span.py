@@ -23,7 +23,6 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.text.words import split
 from foreword.tuning.encoded import by_example, in_columns
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.squad import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tasks._contract import (
     END,
     PROBABILITY,
@@ -43,6 +42,7 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.tuning.tasks._headed import HeadedTask
 from foreword.tuning.tasks._losses import cross_entropy_over_groups
+from foreword.tuning.text_metrics import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.windows import window_begins
 from foreword.types import Array, Loss
 
@@ -381,11 +381,8 @@ class SpanTargets(Targets):
     """The answers to questions, and where they are.
 
     Attributes:
-        examples: the questions.
-        windows: their windows.
         arrays: for each position of each window whether the answer begins and ends there,
             (positions, 2) float32 each.
-        labels: the labels of the task.
     """
 
     examples: Sequence[Labelled]

@@ -45,8 +45,8 @@ from foreword.tuning.tasks._contract import (
 from foreword.tuning.tasks._headed import HeadedTask
 from foreword.tuning.tasks._losses import (
     UNLABELLED,
-    Weights,
-    require_weights,
+    Weighted,
+    require_known,
     weighted_cross_entropy,
     weights_of,
 )
@@ -200,7 +200,7 @@ def _places(text: str, tags: Sequence[str], labels: Labels) -> dict[str, list[An
 
 
 @dataclass(frozen=True)
-class Tag(HeadedTask):
+class Tag(Weighted, HeadedTask):
     """Tagging: dropout and a linear layer on the state of each word's first piece.
 
     A row is a sentence: `.conllu` (the words are `form`, the labels `upos`; `--label xpos` is
@@ -251,12 +251,7 @@ class Tag(HeadedTask):
 
     BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "adjacent"}
 
-    weights: Weights = ()
     windows: Literal["overlapping", "adjacent"] = "overlapping"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_weights(self.weights)
 
     @property
     def needs(self) -> Needs:
@@ -275,15 +270,8 @@ class Tag(HeadedTask):
     ) -> TagTargets:
         """Return the targets of each window."""
         number = {label: n for n, label in enumerate(labels)} | {"": UNLABELLED}
-        flat: list[int] = []
-        for example in examples:
-            tags = _tags(example)
-            if unseen := [tag for tag in tags if tag not in number]:
-                raise UserError(
-                    f"{example.source}: label '{unseen[0]}', which no training example has; "
-                    f"training has: {', '.join(labels)}"
-                )
-            flat += [number[tag] for tag in tags]
+        require_known(examples, labels, lambda label: list(filter(None, label.split(SPACED))))
+        flat = [number[tag] for example in examples for tag in _tags(example)]
         counts = [len(window.pooled_positions) for window in encoded]
         arrays = np.split(np.asarray(flat, np.int64), np.cumsum(counts)[:-1])
         return TagTargets(arrays, examples, labels)
@@ -320,8 +308,6 @@ class TagTargets(Targets):
 
     Attributes:
         arrays: the labels of each window, (words,) int64 each; UNLABELLED for a word without one.
-        sentences: the sentences.
-        labels: the names of the labels.
     """
 
     sentences: Sequence[Labelled]

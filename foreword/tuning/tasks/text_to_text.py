@@ -21,7 +21,6 @@ from foreword.text.sentences import split
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.encoded import Ragged, in_columns
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.task_mixture import with_prefix
 from foreword.tuning.tasks._contract import (
     EncodedExample,
     Inputs,
@@ -76,7 +75,7 @@ class TextToText(WritingTask):
     is masked, and never the text; all answers are as long as the longest, or `max_tokens`, by end
     tokens. Since it writes in any order, `accuracy` is that of what it writes.
 
-    Several tasks at once have a prefix each; see `foreword.tuning.task_mixture`.
+    Several tasks at once have a prefix each; see `foreword.tuning.example_reader`.
 
     The text may be a list of sentences, and the label a list of right answers: the first is
     trained on, the best counts.
@@ -147,7 +146,7 @@ class TextToText(WritingTask):
     ) -> Iterator[EncodedExample]:
         """Yield each source and answer as plain ids; `AnswerExamples` adds special tokens."""
         for chunk in batched(examples):
-            sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in chunk])
+            sources = tokenizer.encode_batch([e.with_prefix(self.prefix).text for e in chunk])
             answers = tokenizer.encode_batch(
                 [self.word_of(answers_of(e)[0]) if e.label else "" for e in chunk]
             )
@@ -196,16 +195,11 @@ class TextToText(WritingTask):
         return max(lengths(), default=1) + int(has_end > 0)
 
     def starts(
-        self,
-        examples: Sequence[Labelled],
-        prompted: TrainedModel,
-        template: InputTemplate,
-        most: int,
+        self, examples: Sequence[Labelled], form: AnswerForm, most: int
     ) -> tuple[list[Start], int]:
         """Return the sources, cut so that the longest answer still has a position."""
-        form = AnswerForm.of(prompted, template)
         room = max(form.source_room(most), 1)
-        encoded = self.encode(examples, prompted.tokenizer, template)
+        encoded = self.encode(examples, form.prompted.tokenizer, form.template)
         starts = [form.start(form.source(e.ids[:room])) for e in encoded]
         return starts, sum(len(e.ids) > room for e in encoded)
 

@@ -25,6 +25,7 @@ from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._conversations import jinja
+from foreword.tuning.tasks._writing import AnswerForm
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tuned import Tuned
 from tests.tuning.runs import make_run
@@ -251,7 +252,8 @@ def test_the_exported_tokenizer_gives_our_ids(
                 (one,) = Chat().encode([example], prompted.tokenizer, template)
                 found = theirs.apply_chat_template(messages, return_dict=False)
                 assert found == one.ids.tolist()
-            (start,), _ = Chat().starts([example], prompted, template, 4)
+            form = AnswerForm.of(prompted, template)
+            (start,), _ = Chat().starts([example], form, 4)
             ids = start.target if start.source is None else start.source
             asked = messages[:-1]
             found = theirs.apply_chat_template(asked, add_generation_prompt=True, return_dict=False)

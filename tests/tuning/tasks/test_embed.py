@@ -20,9 +20,8 @@ from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.model_settings import has_dropout, with_dropout
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.starting_network import build_network
+from foreword.tuning.starting_network import build_network, has_dropout, with_dropout
 from foreword.tuning.tasks._contract import ExampleOutputs
 from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tuned_model import load_tuned

@@ -21,15 +21,15 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.example_reader import mix_tasks
 from foreword.tuning.input_template import template_of
 from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
-from foreword.tuning.squad import exact_match, right_answers
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
-from foreword.tuning.task_mixture import mix_tasks, with_prefix
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.text_metrics import exact_match, right_answers
 from foreword.tuning.tuned_model import load_tuned
 from tests.train.runs import short_spans
 from tests.tuning.runs import PARTS, make_run, reviews, tune
@@ -157,10 +157,10 @@ def test_source_and_answer_fit_the_positions_together(
 
 def test_prefixes_hold_text_and_pair() -> None:
     example = Labelled("a film", "good", "a day")
-    assert with_prefix(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
+    assert example.with_prefix("sst2 sentence: ").text == "sst2 sentence: a film a day"
     template = "mnli hypothesis: {pair} premise: {text}"
-    assert with_prefix(example, template).text == "mnli hypothesis: a day premise: a film"
-    assert with_prefix(Labelled("a film"), "") == Labelled("a film")
+    assert example.with_prefix(template).text == "mnli hypothesis: a day premise: a film"
+    assert Labelled("a film").with_prefix("") == Labelled("a film")
 
 
 def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
@@ -283,7 +283,7 @@ def test_answers_in_squads_layouts_are_read(answers: Any, right: int) -> None:
     example = TextToText().reader.read(row, PASSAGES, "a:1")
     assert example is not None
     task = TextToText(metric="answer").for_examples(PASSAGES, [])
-    assert with_prefix(example, task.prefix).text == "question: what context: warm was a day"
+    assert example.with_prefix(task.prefix).text == "question: what context: warm was a day"
     targets = task.targets([example], ())
     assert targets.references == ([["warm", "a day"]] if right else [[""]])
     assert task.labels([example]) == (() if right else ("",))
