@@ -121,7 +121,7 @@ def test_a_model_learns_pairs_by_heart_and_writes_them_back(
 ) -> None:
     trained = open_run(make_run(tmp_path / "run", "diffusion"), "cpu")
     how = TuneSettings(
-        strategy=Full(lr=1e-2), seeds=1, epochs=60, batch=48, precision="fp32", score_every=60
+        strategy=Full(lr=1e-2), seeds=1, epochs=100, batch=48, precision="fp32", score_every=100
     )
     result = tune(trained, task, examples * 32, examples, how)
     if isinstance(task, TextToText):
