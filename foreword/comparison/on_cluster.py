@@ -89,8 +89,7 @@ def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -
         if not under_way:
             return
         done = len(jobs) - len(waiting) - len(under_way)
-        note = f"{done} of {len(jobs)} done, {len(under_way)} under way"
-        show_progress(done, len(jobs), note)
+        show_progress(done, len(jobs), f"{done} of {len(jobs)} done")
         # Store what has ended.
         for future in wait(under_way, return_when=FIRST_COMPLETED).done:
             job = under_way.pop(future)

@@ -82,17 +82,21 @@ class Children:
         return self._threads.submit(self._call, function, args)
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        child = self._free.get() or _Child(self._share)
-        self._busy.add(child)
+        free = self._free.get()
         try:
+            free = child = free or _Child(self._share)
+            self._busy.add(child)
             if self._is_closing:
                 child.stop()
-            return child.call(f"{function.__module__}:{function.__qualname__}", args)
-        except EOFError:
-            raise child.death(self._option) from None
+            try:
+                return child.call(f"{function.__module__}:{function.__qualname__}", args)
+            except EOFError:
+                free = None
+                raise child.death(self._option) from None
+            finally:
+                self._busy.discard(child)
         finally:
-            self._busy.discard(child)
-            self._free.put(None if child.is_dead else child)
+            self._free.put(free)  # also where no process can be made
 
 
 Pool = Cluster | Children  # what tasks are submitted to
@@ -127,7 +131,6 @@ class _Child:
             process_group=0,  # the caller alone decides what a signal to all of its group means
         )
         remote.close()
-        self.is_dead = False
 
     def call(self, name: str, args: tuple[Any, ...]) -> Any:
         """Return the result of a function, or raise its error; EOFError if the process dies."""
@@ -135,7 +138,6 @@ class _Child:
             self._connection.send((name, args))
             error, result = self._connection.recv()
         except (EOFError, ConnectionError):
-            self.is_dead = True
             raise EOFError from None
         if error is not None:
             raise error if isinstance(error, UserError) else WorkerError(*error)

@@ -59,6 +59,15 @@ def test_calls_run_beside_each_other_and_fail_alone(tmp_path: Path) -> None:
         assert children.submit(os.getpid).result() != os.getpid()  # of the one in its place
 
 
+def test_a_process_that_cannot_be_made_costs_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Children(1, "") as children:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", "/no/such/python")
+            with pytest.raises(FileNotFoundError):
+                children.submit(os.getpid).result()
+        assert children.submit(os.getpid).result(60) != os.getpid()
+
+
 def is_alive(process: int) -> bool:
     return (
         Path(f"/proc/{process}").exists()
