@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,9 +38,10 @@ from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.best import Best, suits
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
 from foreword.tuning.tuned import TunedOn
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews, tune
@@ -315,6 +316,28 @@ def test_thresholds_are_those_of_the_answers_out_of_fold(tmp_path: Path) -> None
     task: Any = settled(given, right - 2)
     assert task.judge.scores(right - 2, given.judged)["micro_f1"] == 1
     assert len(task.thresholds) == len(given.labels)
+
+
+def test_too_few_entities_are_found_by_the_likeliest_labels(tmp_path: Path) -> None:
+    """The threshold of an entity follows the answers out of fold, and is kept with the model."""
+    sentences = [Labelled("a\ngood\nfilm", "O\nB-good\nO"), Labelled("a\nbad\nfilm", "O\nO\nO")]
+    given = material(tmp_path, "tag", sentences * 9, "encoder")
+    inside = np.where(given.targets == 0, 0.2, 0.01)
+    outputs = np.log(np.stack([inside, 1 - inside], axis=1))
+    assert Tag().judge.scores(outputs, given.judged)["entity_f1"] == 0
+    task = settled(given, outputs)
+    assert isinstance(task, Tag) and task.threshold == 0.02
+    assert task.judge.scores(outputs, given.judged)["entity_f1"] == 1
+    row = task.answers.row(
+        ExampleOutputs(sentences[0], (), outputs[:3]), given.labels, probabilities=False
+    )
+    assert row["prediction"] == ["O", "B-good", "O"]
+    assert row["probability"] == pytest.approx([0.99, 0.2, 0.99])
+    named = settled(replace(given, task=Tag(threshold=0.3)), outputs)
+    assert named == Tag(threshold=0.3)
+    assert Tag().answers.at_threshold(0.3, given.labels) == {"threshold": 0.3}
+    with pytest.raises(UserError, match="or entities; here are none"):
+        Tag().answers.at_threshold(0.3, ("NOUN", "VERB"))
 
 
 def test_texts_to_compare_need_scores() -> None:

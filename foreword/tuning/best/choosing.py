@@ -238,18 +238,17 @@ def averaged_trials(material: Material, trials: Sequence[CandidateTrial]) -> Arr
 def settled(material: Material, outputs: Array) -> Task:
     """Return the task with the thresholds of its answers that outputs out of fold decide.
 
-    Classes have none: of those the likeliest is taken.
+    Classes have the temperatures of the parts and need none of their own.
     """
-    task = material.task
+    settings = answer_settings(material.task, outputs, material.judged)
     if material.form == "classes":
-        return task
-    return replace(task, **answer_settings(task, outputs, material.judged))
+        settings.pop("temperature", None)
+    return replace(material.task, **settings)
 
 
 def answer_settings(task: Task, outputs: Array, targets: Any) -> dict[str, Any]:
     """Return the settings that make answers of outputs, chosen or fitted on these."""
-    fitted = task.answers.fitted(outputs, targets) if task.answers.fits else {}
-    return {**task.judge.chosen(outputs, targets), **fitted}
+    return {**task.judge.chosen(outputs, targets), **task.answers.fitted(outputs, targets)}
 
 
 def fit_parts(

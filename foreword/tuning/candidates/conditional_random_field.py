@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -87,7 +88,9 @@ class ConditionalRandomField(Learner):
         material = material.part(np.asarray(whole, np.int64))
         counts, sparse = Counts.of(material, "words", 1, "tf_idf")
         rows, columns, values = map(torch.from_numpy, (sparse.indptr, sparse.indices, sparse.data))
-        x = torch.sparse_csr_tensor(rows, columns, values, sparse.shape)
+        with warnings.catch_warnings():  # that sparse tensors are in beta
+            warnings.simplefilter("ignore", UserWarning)
+            x = torch.sparse_csr_tensor(rows, columns, values, sparse.shape)
         right, tags = torch.from_numpy(material.targets).long(), len(material.labels)
         chain = _Chain(material.begins)
         weights, bias, transitions = parameters = [

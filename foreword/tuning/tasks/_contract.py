@@ -279,7 +279,7 @@ class Answers(ABC):
 
     @property
     def fits(self) -> bool:
-        """Whether `fitted` has something to fit."""
+        """Whether examples are held out of one network's training for `fitted`."""
         return False
 
     def fitted(self, outputs: Array, targets: Any) -> Mapping[str, Any]:
@@ -300,7 +300,7 @@ class Answers(ABC):
             UserError: it has no label to which a threshold could apply.
         """
         raise UserError(
-            "--threshold: is for two labels, or several labels a text; this model has neither"
+            "--threshold: is for two labels, several labels a text, or entities; here are none"
         )
 
 

@@ -15,6 +15,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from foreword.errors import UserError
+from foreword.settings.ranges import OpenShare
 from foreword.tables.columns import PREDICTION, Columns, label_of, text_of
 from foreword.tables.conll import SPACE_AFTER
 from foreword.tables.examples import Labelled, batched
@@ -55,6 +56,9 @@ from foreword.types import Array, Loss
 ENTITY_TYPE = pa.list_(
     pa.struct({"label": pa.string(), "text": pa.string(), START: pa.int64(), END: pa.int64()})
 )
+OUTSIDE = "O"
+# Their odds grow by about 1.5 each.
+THRESHOLDS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 AFFIX = 4  # characters of a word's start and end that are counted
 SPACED, GLUED = "\n", "\t"  # before a word of `Labelled.text`, after a space or without one
 
@@ -121,15 +125,18 @@ def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) 
     return outputs
 
 
+@dataclass(frozen=True)
 class TagJudge(Judge):
     """Accuracy over words; before it, for entities, F1, precision and recall."""
 
+    answers: TagAnswers
     names: ClassVar[tuple[str, ...]] = (
         "entity_f1", "entity_precision", "entity_recall", "accuracy",
     )  # fmt: skip
 
     def scores(self, outputs: Array, targets: TagTargets) -> dict[str, float]:
-        predicted, right = outputs.argmax(axis=1), np.concatenate(targets.arrays)
+        predicted = self.answers.numbers(outputs, targets.labels)
+        right = np.concatenate(targets.arrays)
         is_scored = right != UNLABELLED
         scores = {
             "accuracy": float((predicted == right)[is_scored].mean()) if is_scored.any() else 0
@@ -138,7 +145,8 @@ class TagJudge(Judge):
             return scores
         sizes = [len(_forms(sentence.text)) for sentence in targets.sentences]
         edges = np.cumsum([0, *sizes])
-        names = np.asarray([*targets.labels, "O"])  # a word without a label is outside of entities
+        # A word without a label is outside of entities.
+        names = np.asarray([*targets.labels, OUTSIDE])
         both = ([names[n[a:b]].tolist() for a, b in pairwise(edges)] for n in (right, predicted))
         return {**entity_scores(*both), **scores}
 
@@ -161,11 +169,45 @@ class TagJudge(Judge):
         return {"most frequent label of each word": np.eye(len(labels))[predicted]}
 
 
+@dataclass(frozen=True)
 class TagAnswers(Answers):
     """Lists with a label and a probability for each word; of a text also where it is, and entities.
 
     See `read_sentence`.
+
+    Attributes:
+        threshold: the probability from which a word is part of an entity, of the likeliest one;
+            None for the likeliest label.
     """
+
+    threshold: float | None = None
+
+    def numbers(self, outputs: Array, labels: Labels) -> Array:
+        """Return the number of each word's label, (words,) int64."""
+        if self.threshold is None or OUTSIDE not in labels:
+            return np.asarray(outputs.argmax(axis=1))
+        outside = labels.index(OUTSIDE)
+        is_inside = 1 - softmax(outputs, axis=1)[:, outside] >= self.threshold
+        of_entities = outputs.copy()
+        of_entities[:, outside] = -np.inf
+        return np.asarray(np.where(is_inside, of_entities.argmax(axis=1), outside))
+
+    def fitted(self, outputs: Array, targets: TagTargets) -> Mapping[str, Any]:
+        """Return the threshold of the highest F1 of entities, if there is none yet.
+
+        Most words are outside of entities, so the likeliest labels find too few of them.
+        """
+        labels = targets.labels
+        if self.threshold is not None or not (are_entity_labels(labels) and OUTSIDE in labels):
+            return {}
+        judges = [TagJudge(TagAnswers(threshold)) for threshold in THRESHOLDS]
+        scores = [judge.scores(outputs, targets)["entity_f1"] for judge in judges]
+        return {"threshold": THRESHOLDS[int(np.argmax(scores))]} if max(scores) > 0 else {}
+
+    def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
+        if are_entity_labels(labels) and OUTSIDE in labels:
+            return {"threshold": threshold}
+        return super().at_threshold(threshold, labels)
 
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
         columns = probability_columns(labels) if probabilities else []
@@ -175,10 +217,10 @@ class TagAnswers(Answers):
         return {PREDICTION: pa.list_(pa.string()), **numbers, **places}
 
     def row(self, result: ExampleOutputs, labels: Labels, *, probabilities: bool) -> dict[str, Any]:
-        shares = softmax(result.outputs, axis=1)
+        numbers, shares = self.numbers(result.outputs, labels), softmax(result.outputs, axis=1)
         row = {
-            PREDICTION: [labels[n] for n in shares.argmax(axis=1)],
-            PROBABILITY: list(map(shortest, shares.max(axis=1))),
+            PREDICTION: [labels[n] for n in numbers],
+            PROBABILITY: list(map(shortest, shares[np.arange(len(shares)), numbers])),
         }
         if probabilities:
             columns = zip(probability_columns(labels), shares.T, strict=True)
@@ -215,6 +257,9 @@ class Tag(Weighted, HeadedTask):
     Attributes:
         weights: weight of each label in the loss: `balanced` for weights in inverse proportion to
             how frequent they are, or `label=weight` each ("NOUN=5"), 1 for the others.
+        threshold: the probability from which a word is part of an entity, of the likeliest one;
+            default: strategy `best` takes that of the highest F1 out of fold, others the likeliest
+            label.
         windows: those of a long sentence: `overlapping`, or `adjacent`, whose first and last words
             have context on one side alone.
 
@@ -238,20 +283,27 @@ class Tag(Weighted, HeadedTask):
     exports: ClassVar[Exports] = Exports(
         "TokenClassification",
         "the label of a word is that of its first token: pipeline(..., "
-        'aggregation_strategy="first")',
+        'aggregation_strategy="first"), and the likeliest one, without a threshold',
         cuts_texts=False,
         example=lambda text, pair: Labelled(SPACED.join(text.split())),
         texts=lambda example: [("".join(_forms(example.text)),)],
         outputs=_outputs_there,
         pipeline_tag="token-classification",
     )
-    judge: ClassVar[Judge] = TagJudge()
     output_form: ClassVar[OutputForm | None] = "classes"
-    answers: ClassVar[Answers] = TagAnswers()
 
     BEFORE: ClassVar[Mapping[str, Any]] = {"windows": "adjacent"}
 
     windows: Literal["overlapping", "adjacent"] = "overlapping"
+    threshold: OpenShare | None = None
+
+    @property
+    def judge(self) -> Judge:
+        return TagJudge(self.answers)
+
+    @property
+    def answers(self) -> TagAnswers:
+        return TagAnswers(self.threshold)
 
     @property
     def needs(self) -> Needs:
