@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -197,9 +198,11 @@ def _folds(material: Material, seed: int) -> list[tuple[Array, Array]]:
         )
     folds = StratifiedKFold(min(count, int(sizes.max())), shuffle=True, random_state=seed)
     single = np.flatnonzero(is_single)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of labels rarer than folds
+        splits = list(folds.split(often, which[often]))
     return [
-        (np.sort(np.concatenate([often[train], single])), often[held])
-        for train, held in folds.split(often, which[often])
+        (np.sort(np.concatenate([often[train], single])), often[held]) for train, held in splits
     ]
 
 
