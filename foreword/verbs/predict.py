@@ -93,7 +93,8 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
             prediction, and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
         threshold: probability from which a label is predicted: of two labels the second, or the one
-            that was tuned as task.positive; each one where a text may have several.
+            that was tuned as task.positive; each one where a text may have several; that a word is
+            part of an entity.
         precision: fp32, bf16 or auto.
     """
 
