@@ -178,23 +178,21 @@ class _Merged:
         all_of_them = measures.union(known.measures or () if known else ())
         if known is None:
             self._recipes[name] = content
+            budget = grid.budget_of(cell)
+            assert budget is not None
+            scale = 1.0 if budget.unit in ("steps", "epochs") else self._scale
             known = Cell(
                 recipe=cell.recipe,
                 label=name,
-                set={} if after else _settings(grid, cell),
+                set={} if after else _settings(grid, cell, scale),
                 sweep=None if after else sweep,
-                budget=self._scaled(grid.budget_of(cell)),
+                budget=replace(budget, amount=budget.amount * scale),
                 after=after,
                 cpus=cell.cpus or grid.cpus,
                 gpus=grid.gpus if cell.gpus is None else cell.gpus,
             )
         self.cells[name] = replace(known, seeds=seeds, measures=tuple(sorted(all_of_them)))
         return name
-
-    def _scaled(self, budget: Budget | None) -> Budget:
-        assert budget is not None
-        scale = 1.0 if budget.unit in ("steps", "epochs") else self._scale
-        return replace(budget, amount=budget.amount * scale)
 
     def _task(self, task: GridTask) -> str:
         """Add a task, and return its name; it is another if its metric or its files are."""
@@ -212,15 +210,19 @@ class _Merged:
         return names[self.probes.index(probe)]
 
 
-def _settings(grid: Grid, cell: Cell) -> config.Table:
+def _settings(grid: Grid, cell: Cell, scale: float) -> config.Table:
     """Return the settings of a grid and a cell as one table.
 
+    A share of the text grows with the budget, so that it is read as often, and is not shrunk.
     It has the whole of each part that they set: `kind` drops what the grid sets of a part if it is
     another than the recipe's, and two tables merged without the recipe cannot tell.
     """
     recipe = config.read(config.RECIPES.find(cell.recipe))
     whole = functools.reduce(config.merge, (grid.set, cell.set), recipe)
-    return {part: whole[part] for part in {**grid.set, **cell.set}}
+    table = {part: whole[part] for part in {**grid.set, **cell.set}}
+    if share := table.get("prepare", {}).get("train_share"):
+        table["prepare"] = table["prepare"] | {"train_share": min(share * max(scale, 1.0), 1.0)}
+    return table
 
 
 def _unique(name: str, names: Iterable[str]) -> str:

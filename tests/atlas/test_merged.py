@@ -87,6 +87,20 @@ def test_budgets_are_scaled_but_not_in_steps(claims: Path) -> None:
         assert [cell.budget.amount for cell in cells if cell.budget] == [amount, amount]
 
 
+@pytest.mark.parametrize(("unit", "scale", "share"), [
+    ("tokens", 4, 0.4), ("tokens", 40, 1.0), ("tokens", 0.1, 0.1), ("steps", 4, 0.1),
+])  # fmt: skip
+def test_a_share_of_the_text_grows_with_the_budget(
+    claims: Path, unit: str, scale: float, share: float
+) -> None:
+    """Four times the training on the same share would read it four times as often."""
+    part = {**grids.MASKED, "set": {"prepare": {"train_share": 0.1}}}
+    write(claims, "part", cells=[part, grids.CAUSAL], budget={"unit": unit, "amount": 100.0})
+    found = made(claims, "part", scale=scale).grid
+    shares = {cell.name: found.recipe(cell, 1).prepare.train_share for cell in found.cells}
+    assert shares == {"masked": share, "decoder": 1.0}
+
+
 def test_claims_without_their_files_are_left_out(claims: Path) -> None:
     (claims / "train.tsv").unlink()
     files = [str(claims / f"{name}.toml") for name in ("first", "second")]
