@@ -244,7 +244,7 @@ def _curve(runs: Runs, resamples: int) -> Plateau:
     seeds = len(names) if len(names) < len(run) else 1
     name = runs.family, float(runs.parameters[0]), tokens, loss
     if len(np.unique(tokens)) < FEWEST:
-        mark = f"{len(tokens)} measurements, of {FEWEST} needed"
+        mark = f"measurements: {len(tokens)}, of {FEWEST} needed"
         return Plateau(*name, np.full(3, np.nan), np.empty((0, 3)), seeds, math.nan, mark=mark)
     weights = loss[None] ** -2
     values = fit_curves(tokens, loss[None], weights)

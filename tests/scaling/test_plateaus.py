@@ -83,7 +83,7 @@ def test_the_command_writes_a_page_and_a_table(
     options = ["--threshold", "0.01", "--resamples", "50"]
     assert run(["scale", "plateaus", str(file), *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [size["mark"] for size in found["sizes"]] == [""] * 4 + ["2 measurements, of 4 needed"]
+    assert [size["mark"] for size in found["sizes"]] == [""] * 4 + ["measurements: 2, of 4 needed"]
     assert found["trends"]["all"]["exponent"] == pytest.approx(0.5, abs=0.02)
     out = tmp_path / "curves-plateaus"
     assert (out / "plateaus.html").read_text(encoding="utf-8").count("<figure") == 2
