@@ -282,7 +282,15 @@ def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
         "trained parameters": about.get("trained_parameters"),
     }
     listed = ", ".join(f"{key} {cell(value)}" for key, value in chosen.items() if value is not None)
-    return [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
+    said = [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
+    shares, labels = _table(tuned, "task").get("thresholds") or (), tuned.get("labels") or ()
+    if len(shares) == 1:
+        said.append(f"- A label is predicted from a probability of {shares[0]:.3g} on.")
+    elif shares:
+        each = zip(labels, shares, strict=True)
+        named = ", ".join(f"{label} {share:.3g}" for label, share in each)
+        said.append(f"- A label is predicted from its own probability on: {named}.")
+    return said
 
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:

@@ -42,6 +42,7 @@ from foreword.tables.table import (
 )
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks.multilabel import labels_of
 from foreword.tuning.tuned import SCORES, Predictor, TunedOn
 from foreword.tuning.tuned_model import TunedWriter
 
@@ -196,7 +197,7 @@ class ExampleReader:
             TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
             about,
             sum(part.skipped for part in parts.values()),
-            [*self.bad.notes, *filter(None, overlaps)],
+            [*self.bad.notes, *filter(None, [*overlaps, _unused_note(columns, tasks)])],
         ), columns
 
     def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
@@ -261,6 +262,16 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
+
+
+def _unused_note(columns: Columns, tasks: Sequence[Sequence[Labelled]]) -> str | None:
+    """Return a note of columns of 0 and 1 in which no training example has 1, or None."""
+    names = [name.strip() for name in columns.label.split(",")]
+    found = {label for examples in tasks for e in examples for label in labels_of(e.label)}
+    unused = [name for name in names if name not in found]
+    if not found < set(names) or not unused:
+        return None
+    return f"no training example has 1 in {', '.join(unused)}, so the model never predicts it"
 
 
 def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:

@@ -276,11 +276,14 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         was_done = done is not None
         if done is None:
             self._say_before(display, trained, job)
-            with display, watchable(display, job.progress_folder) as shown:
-                if variants[0].strategy.chooses:
-                    done = tune_best(trained, job, shown)
-                else:
-                    result, done = fine_tune(trained, job, shown, trackers)
+            try:
+                with display, watchable(display, job.progress_folder) as shown:
+                    if variants[0].strategy.chooses:
+                        done = tune_best(trained, job, shown)
+                    else:
+                        result, done = fine_tune(trained, job, shown, trackers)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("interrupted; the same command continues") from None
         places = self.folder_of(base, name), self._evaluation(base, name)
         if not was_done and places[0].is_dir():
             model_card.write(places[0], places[0], model_card.OWN, {})

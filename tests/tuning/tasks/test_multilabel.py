@@ -15,8 +15,10 @@ import foreword
 from foreword.errors import UserError
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tuning.calibration import best_threshold
 from foreword.tuning.encoded import ExampleOutputs
+from foreword.tuning.example_reader import ExampleReader, sources_of
 from foreword.tuning.scores import by_label
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.multilabel import Multilabel, labels_of
@@ -231,6 +233,21 @@ def test_wrong_labels_are_refused(run: Path, tmp_path: Path) -> None:
         foreword.tune(run, file, file, label="a,c", name="flags", **FAST)
     with pytest.raises(UserError, match="expected one, or one for each of 2 labels, got 3"):
         Multilabel(thresholds=(0.1, 0.2, 0.3)).labels([Labelled("x", "a|b")])
+
+
+def test_a_column_of_zeros_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,a,b,c\nx,1,0,0\ny,1,0,1\n", encoding="utf-8")
+    notes = {}
+    for label in ("a,b,c", "a,c", "c"):
+        reader = ExampleReader(Classify(), ReadsLabelled(label=label))
+        sources = {"train": sources_of(file, "train", Classify())}
+        notes[label] = list(reader.read(sources)[0].warnings)
+    assert notes == {
+        "a,b,c": ["no training example has 1 in b, so the model never predicts it"],
+        "a,c": [],
+        "c": [],
+    }
 
 
 def test_a_bag_of_words_stands_beside(run: Path) -> None:
