@@ -42,7 +42,6 @@ from foreword.tables.table import (
 )
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tasks.multilabel import labels_of
 from foreword.tuning.tuned import SCORES, Predictor, TunedOn
 from foreword.tuning.tuned_model import TunedWriter
 
@@ -66,8 +65,8 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
-        examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
-            second text)`.
+        examples: a file or a table, or several; or examples, each `(text, label)`, `(text, label,
+            second text)` or a dictionary of values by column.
 
     Raises:
         UserError: it is something else, or an example is.
@@ -77,10 +76,11 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     items = list(items_of(examples, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
-    if not task.reader.takes_texts and isinstance(items[0], tuple | list | Mapping):
+    is_tuple = isinstance(items[0], tuple | list)
+    if isinstance(items[0], Mapping) or (is_tuple and not task.reader.takes_texts):
         fields = [name for name in astuple(task.reader.columns[0]) if name]
         return [ExampleSource("", records_table(items, name, fields))]
-    if isinstance(items[0], tuple | list):
+    if is_tuple:
         table = examples_table(items, name, needs_label=not task.reader.compares_texts)
         label, pair = (name if name in table.columns else "" for name in (LABEL, PAIR))
         return [ExampleSource("", table, Columns(TEXT, label, pair))]
@@ -197,7 +197,7 @@ class ExampleReader:
             TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
             about,
             sum(part.skipped for part in parts.values()),
-            [*self.bad.notes, *filter(None, [*overlaps, _unused_note(columns, tasks)])],
+            [*self.bad.notes, *filter(None, overlaps)],
         ), columns
 
     def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
@@ -262,16 +262,6 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
-
-
-def _unused_note(columns: Columns, tasks: Sequence[Sequence[Labelled]]) -> str | None:
-    """Return a note of columns of 0 and 1 in which no training example has 1, or None."""
-    names = [name.strip() for name in columns.label.split(",")]
-    found = {label for examples in tasks for e in examples for label in labels_of(e.label)}
-    unused = [name for name in names if name not in found]
-    if not found < set(names) or not unused:
-        return None
-    return f"no training example has 1 in {', '.join(unused)}, so the model never predicts it"
 
 
 def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:

@@ -94,7 +94,8 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
         labels = chosen.labels if chosen.task.judge.has_classes else ()
         about = {"form": chosen.material.form, "labels": labels, "parts": rows}
         if isinstance(chosen.task, Multilabel):
-            about["thresholds"] = chosen.task.thresholds
+            shares = chosen.task.thresholds or (0.5,)
+            about["thresholds"] = shares if len(shares) > 1 else shares * len(labels)
         exporting.write_json(folder / PARTS, about)
         shutil.copyfile(exported.__file__, folder / LOADER)
         facts["difference"] = _distance(chosen, folder)

@@ -15,13 +15,11 @@ import foreword
 from foreword.errors import UserError
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
-from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tuning.calibration import best_threshold
 from foreword.tuning.encoded import ExampleOutputs
-from foreword.tuning.example_reader import ExampleReader, sources_of
 from foreword.tuning.scores import by_label
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tasks.multilabel import Multilabel, labels_of
+from foreword.tuning.tasks.multilabel import Multilabel, labels_of, unused_columns
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 
@@ -235,19 +233,16 @@ def test_wrong_labels_are_refused(run: Path, tmp_path: Path) -> None:
         Multilabel(thresholds=(0.1, 0.2, 0.3)).labels([Labelled("x", "a|b")])
 
 
-def test_a_column_of_zeros_is_named(tmp_path: Path) -> None:
+def test_a_column_of_zeros_is_named(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
-    file.write_text("text,a,b,c\nx,1,0,0\ny,1,0,1\n", encoding="utf-8")
-    notes = {}
-    for label in ("a,b,c", "a,c", "c"):
-        reader = ExampleReader(Classify(), ReadsLabelled(label=label))
-        sources = {"train": sources_of(file, "train", Classify())}
-        notes[label] = list(reader.read(sources)[0].warnings)
-    assert notes == {
-        "a,b,c": ["no training example has 1 in b, so the model never predicts it"],
-        "a,c": [],
-        "c": [],
-    }
+    rows = [f"{e.text},{n % 2},0" for n, e in enumerate(reviews(8, 1))]
+    file.write_text("\n".join(["text,a,b", *rows]), encoding="utf-8")
+    result = foreword.tune(run, file, file, label="a,b", name="zeros", **FAST)
+    said = ["no training example has 1 in b, so the model never predicts it"]
+    assert said[0] in result.content["notes"] and list(result.content["labels"]) == ["a"]
+    examples = [Labelled("x", '["a"]'), Labelled("y", '["a", "c"]')]
+    assert unused_columns("a, b, c", examples) == said
+    assert unused_columns("a,c", examples) == unused_columns("labels", examples) == []
 
 
 def test_a_bag_of_words_stands_beside(run: Path) -> None:
