@@ -283,11 +283,11 @@ def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
     }
     listed = ", ".join(f"{key} {cell(value)}" for key, value in chosen.items() if value is not None)
     said = [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
-    shares, labels = _table(tuned, "task").get("thresholds") or (), tuned.get("labels") or ()
+    shares: Sequence[float] = _table(tuned, "task").get("thresholds") or ()
     if len(shares) == 1:
         said.append(f"- A label is predicted from a probability of {shares[0]:.3g} on.")
     elif shares:
-        each = zip(labels, shares, strict=True)
+        each = zip(tuned.get("labels") or (), shares, strict=True)
         named = ", ".join(f"{label} {share:.3g}" for label, share in each)
         said.append(f"- A label is predicted from its own probability on: {named}.")
     return said

@@ -92,7 +92,7 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
                 facts[part.name] = {k: v for k, v in result.facts.items() if k != "folder"}
                 notes |= set(result.notes)
         labels = chosen.labels if chosen.task.judge.has_classes else ()
-        about = {"form": chosen.material.form, "labels": labels, "parts": rows}
+        about: dict[str, Any] = {"form": chosen.material.form, "labels": labels, "parts": rows}
         if isinstance(chosen.task, Multilabel):
             shares = chosen.task.thresholds or (0.5,)
             about["thresholds"] = shares if len(shares) > 1 else shares * len(labels)
