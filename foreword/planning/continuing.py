@@ -99,7 +99,8 @@ def with_text(
     share = rules.replay if own else 0.0
     limits: dict[float, str] = {}
     if rules.epochs is not None:
-        limits[rules.epochs * total / (1 - share)] = f"{rules.epochs:g} epochs of the new text"
+        passes = f"{rules.epochs:g} epoch{'s' * (rules.epochs != 1)}"
+        limits[rules.epochs * total / (1 - share)] = f"{passes} of the new text"
     if rules.share is not None and (spent := _tokens_read(trained)):
         limits[rules.share * spent] = f"{rules.share:.0%} of those that it was trained on"
     if limits:

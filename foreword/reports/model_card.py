@@ -278,11 +278,19 @@ def _tuning(tuned: Mapping[str, Any], scores: Mapping[str, Any]) -> list[str]:
         "epochs": about.get("epochs"),
         "batch": settings.get("batch"),
         "optimizer": _table(settings, "optimizer").get("kind"),
-        "seeds": about.get("seeds"),
+        "folds" if settings.get("folds") else "seeds": about.get("seeds"),
         "trained parameters": about.get("trained_parameters"),
     }
     listed = ", ".join(f"{key} {cell(value)}" for key, value in chosen.items() if value is not None)
-    return [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
+    said = [f"- {train_count(scores['examples'])} ({train}).", f"- Settings: {listed}."]
+    shares: Sequence[float] = _table(tuned, "task").get("thresholds") or ()
+    if len(shares) == 1:
+        said.append(f"- A label is predicted from a probability of {shares[0]:.3g} on.")
+    elif shares:
+        each = zip(tuned.get("labels") or (), shares, strict=True)
+        named = ", ".join(f"{label} {share:.3g}" for label, share in each)
+        said.append(f"- A label is predicted from its own probability on: {named}.")
+    return said
 
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:
@@ -298,11 +306,16 @@ def _scores(scores: Mapping[str, Any]) -> list[str]:
         for row in rows
     ]
     seeds = int(rows[0].about.get("seeds", 1))
-    over = (
-        f", mean ± standard deviation over {seeds} seeds, of which this is one" if seeds > 1 else ""
-    )
+    on = f"On {count:,} dev examples ({dev})"
+    if seeds > 1:
+        on += f", mean ± standard deviation over {seeds} seeds, of which this is one"
+    if scores["settings"].get("folds"):
+        on = (
+            f"On {count:,} training examples, each by a network that learned from other folds, "
+            f"mean ± standard deviation over {seeds} folds; this model learned from all"
+        )
     interval = "; in brackets the 95 % interval over examples" if "accuracy" in names else ""
-    return [f"On {count:,} dev examples ({dev}){over}{interval}:\n", *_lines(table)]
+    return [f"{on}{interval}:\n", *_lines(table)]
 
 
 def _score(row: Scores, name: str, count: int) -> str:

@@ -54,12 +54,13 @@ def chart(evaluation: SavedEvaluation, metric: str) -> str:
     rows = [row for row in evaluation.rows if not math.isnan(number(row, metric))]
     if not rows:
         return ""
-    name = metric_name(metric)
-    title = f"{name[:1].upper()}{name[1:]} on the dev examples"
+    name, unit = metric_name(metric), _unit(evaluation)
+    where = "on the dev examples" if unit == "seeds" else "out of fold"
+    title = f"{name[:1].upper()}{name[1:]} {where}"
     points = {
         variant_name(row): [(number(row, metric), number(row, f"{metric}_std"))] for row in rows
     }
-    title += _deviation_words(evaluation.rows, metric)
+    title += _deviation_words(evaluation.rows, metric, unit)
     return scores_chart(title, name, points, colours=[_colour(row) for row in rows]).html()
 
 
@@ -103,20 +104,26 @@ def _with_deviation(row: Record, name: str) -> str:
     return text if math.isnan(deviation) else f"{number(row, name):.3f} ± {deviation:.3f}"
 
 
-def _deviation_words(rows: Sequence[Record], metric: str) -> str:
+def _unit(evaluation: SavedEvaluation) -> str:
+    """Return what scores have a mean over: seeds or folds."""
+    settings = evaluation.content.get("settings")
+    return "folds" if isinstance(settings, Mapping) and settings.get("folds") else "seeds"
+
+
+def _deviation_words(rows: Sequence[Record], metric: str, unit: str) -> str:
     seeds = sorted({int(number(row, "seeds")) for row in rows if number(row, "seeds") > 0})
     if not any(not math.isnan(number(row, f"{metric}_std")) for row in rows):
         return "; one seed, so no intervals"
-    return f"; bars: ± one standard deviation over {' or '.join(map(str, seeds))} seeds"
+    return f"; bars: ± one standard deviation over {' or '.join(map(str, seeds))} {unit}"
 
 
 def _how(evaluation: SavedEvaluation) -> str:
     """Return how the scores were made: examples, epochs, seeds, learning rate."""
-    parts = []
+    parts, unit = [], _unit(evaluation)
     train, dev = _count(evaluation, "train"), _count(evaluation, "dev")
     if train and dev:
         parts.append(f"{train_count(evaluation.content['examples'])}, {dev:,} scored")
-    for key, words in (("epochs", "epochs"), ("seeds", "seeds"), ("lr", "learning rate")):
+    for key, words in (("epochs", "epochs"), ("seeds", unit), ("lr", "learning rate")):
         values = _values(evaluation.rows, key)
         if len(values) == 1:
             counted = words[:-1] if values[0] == "1" else words
@@ -127,7 +134,7 @@ def _how(evaluation: SavedEvaluation) -> str:
         for key in row
         if key.endswith("_std")
     )
-    parts += ["±: standard deviation over seeds of fine-tuning"] * has_deviation
+    parts += [f"±: standard deviation over {unit} of fine-tuning"] * has_deviation
     return "; ".join(parts)
 
 

@@ -53,21 +53,23 @@ def texts_or_table(
     """Return texts, pairs or a table as rows to predict for, and the columns of their texts.
 
     Args:
-        data: texts, pairs in tuples, or an object with named columns.
+        data: texts, pairs in tuples, dictionaries, or an object with named columns.
         name: name of the argument, for messages.
         columns: the columns of texts in a table.
         pairs: the second text of each text, or None.
-        are_texts: whether the items are texts or pairs; else a task reads them.
+        are_texts: whether items other than dictionaries are texts or pairs; else a task reads
+            them.
 
     Raises:
         UserError: it is something else; see `texts_table`.
     """
     table = given_table(data, name)
-    if table is None and not are_texts:
-        table = records_table(list(items_of(data, name)), name, (columns.text,))
-    elif table is None:
-        table = texts_table(data, name, pairs)
-        return table, Columns(TEXT, "", PAIR if PAIR in table.columns else "")
+    if table is None:
+        items = list(items_of(data, name))
+        if are_texts and not any(isinstance(item, Mapping) for item in items[:1]):
+            table = texts_table(items, name, pairs)
+            return table, Columns(TEXT, "", PAIR if PAIR in table.columns else "")
+        table = records_table(items, name, (columns.text,))
     if pairs is not None:
         raise UserError("pairs: second texts of a table are one of its columns")
     return table, columns

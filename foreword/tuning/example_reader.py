@@ -65,8 +65,8 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     """Return the files or tables of an argument, or its examples as one table.
 
     Args:
-        examples: a file or a table, or several; or examples, each `(text, label)` or `(text, label,
-            second text)`.
+        examples: a file or a table, or several; or examples, each `(text, label)`, `(text, label,
+            second text)` or a dictionary of values by column.
 
     Raises:
         UserError: it is something else, or an example is.
@@ -76,10 +76,11 @@ def sources_of(examples: Any, name: str, task: Task) -> list[ExampleSource]:
     items = list(items_of(examples, name, "examples"))
     if not items:
         raise UserError(f"{name}: is empty")
-    if not task.reader.takes_texts and isinstance(items[0], tuple | list | Mapping):
+    is_tuple = isinstance(items[0], tuple | list)
+    if isinstance(items[0], Mapping) or (is_tuple and not task.reader.takes_texts):
         fields = [name for name in astuple(task.reader.columns[0]) if name]
         return [ExampleSource("", records_table(items, name, fields))]
-    if isinstance(items[0], tuple | list):
+    if is_tuple:
         table = examples_table(items, name, needs_label=not task.reader.compares_texts)
         label, pair = (name if name in table.columns else "" for name in (LABEL, PAIR))
         return [ExampleSource("", table, Columns(TEXT, label, pair))]

@@ -28,7 +28,7 @@ def remarks_on(
     parts = [
         train_count(count),
         f"{scored}; {count['cut']:,} cut to {content['max_tokens']} tokens{whole}",
-        f"{count['skipped']:,} rows skipped (empty, or without a label); "
+        f"{_counted(count['skipped'], 'row')} skipped (empty, or without a label); "
         f"{_counted(first['seeds'], unit)}",
     ]
     if "epochs" in first:
@@ -109,4 +109,4 @@ def _layers(scores: Scores) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -68,9 +68,13 @@ class Export(Verb[Output]):
             return whole
         network = run / "fine_tuned"
         if (run / "parts.json").is_file() and not network.is_dir():
+            of_texts = "writes averages of labels and numbers of texts"
+            other = f"which {of_texts} alone; tune"
+            if self.format != "onnx":
+                other = f"but --format onnx {of_texts}; or tune"
             raise UserError(
-                f"{run}: an average of candidates, without a network for {self.format}; --format "
-                "onnx writes those of labels and numbers of texts; or tune with --strategy full"
+                f"{run}: an average of candidates, without a network for {self.format}, {other} "
+                "with --strategy full"
             )
         if (run / "parts.json").is_file() and network.is_dir():
             output = replace(self, run=network)()

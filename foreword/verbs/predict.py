@@ -86,7 +86,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         tuned: the folder that 'foreword tune' wrote; in Python also the model that `load` returned.
         data: rows to predict for: .tsv, .csv, .jsonl, .parquet, or what the task reads (.conllu),
             plain, .gz or .zst; - for lines of text. In Python also a table, such as a DataFrame, or
-            texts, or pairs of texts in tuples.
+            texts, pairs of texts in tuples, or dictionaries of values by column.
         out: file to write, .jsonl, .csv, .tsv, .parquet, .conll for sentences, .json by id;
             default: JSON lines to the screen, in Python the rows of the result.
         bad_rows: share of a file's rows that may be wrong: they keep their place without a

@@ -146,8 +146,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         run: a run folder, one of its checkpoints/step-*, or a model tuned on another task.
         train: labelled text: .tsv, .csv, .jsonl, .parquet, and what the task reads (.conllu,
             .conll); one file per task. In Python also a table, such as a DataFrame, or one per
-            task; or examples, (text, label) or (text, label, second text), those of other tasks
-            also as dictionaries.
+            task; or examples, (text, label), (text, label, second text) or dictionaries of values
+            by column.
         dev: labelled text to score on, never trained on; or --folds.
         test: labelled text to score once, at the end: it can choose nothing.
         task: classify, multilabel, regress, tag, span, choice, embed, chat, prefer or
@@ -229,6 +229,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.published_head import with_published_head
         from foreword.tuning.strategies.best import suits
+        from foreword.tuning.tasks.multilabel import unused_columns
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -263,7 +264,8 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                 raise UserError("--strategy best: texts to compare need scores; leave it out")
             variants = [replace(self, strategy="full").tuning_task({"kind": self.task})[1]]
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
-        examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
+        warnings = [*examples.warnings, *unused_columns(columns.label, examples.train)]
+        examples = replace(examples, warnings=warnings, notes=[*warnings, *notes, *left_out])
         name = self.name or name_of(sources["train"])
         if unlabelled is not None:
             name = self.name or f"{name}-adapted"
@@ -276,11 +278,14 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         was_done = done is not None
         if done is None:
             self._say_before(display, trained, job)
-            with display, watchable(display, job.progress_folder) as shown:
-                if variants[0].strategy.chooses:
-                    done = tune_best(trained, job, shown)
-                else:
-                    result, done = fine_tune(trained, job, shown, trackers)
+            try:
+                with display, watchable(display, job.progress_folder) as shown:
+                    if variants[0].strategy.chooses:
+                        done = tune_best(trained, job, shown)
+                    else:
+                        result, done = fine_tune(trained, job, shown, trackers)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("interrupted; the same command continues") from None
         places = self.folder_of(base, name), self._evaluation(base, name)
         if not was_done and places[0].is_dir():
             model_card.write(places[0], places[0], model_card.OWN, {})

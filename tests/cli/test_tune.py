@@ -10,6 +10,8 @@ import torch
 
 from foreword.cli.main import run
 from foreword.settings.kinds import ROOT
+from foreword.tuning.remarks import remarks_on
+from foreword.tuning.scores import Scores
 from foreword.tuning.tuned_model import load_tuned
 from foreword.verbs._contract import arguments_of
 from foreword.verbs._tune_settings import FineTunes
@@ -69,6 +71,26 @@ def test_tune_prints_a_table_of_scores(
     assert "majority class" in captured.out
     assert "64 training examples, 32 dev examples; 0 cut to 32 tokens" in captured.err
     assert "2 seeds, scored after 1 epoch;" in captured.err
+
+
+def test_an_interrupted_call_says_how_to_continue(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foreword.tuning.fine_tuning.fine_tune", interrupted)
+    assert run(words) == 130
+    assert capsys.readouterr().err.endswith("interrupted; the same command continues\n")
+
+
+@pytest.mark.parametrize(("skipped", "said"), [(0, "0 rows"), (1, "1 row"), (1200, "1,200 rows")])
+def test_skipped_rows_are_counted_in_words(skipped: int, said: str) -> None:
+    examples = {"train": 9, "dev": 5, "cut": 0, "skipped": skipped}
+    content = {"examples": examples, "settings": {}, "max_tokens": 64}
+    scores = [Scores("pretrained", "full", {}, {"seeds": 1})]
+    (line,) = remarks_on(content, scores, shows_parameters=True)
+    assert f" {said} skipped (empty, or without a label); 1 seed" in line
 
 
 def test_eleven_functions_lie_between_the_words_of_the_command_and_the_gradients(

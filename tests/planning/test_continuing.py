@@ -45,6 +45,8 @@ def test_the_budget_is_the_lesser_of_epochs_and_share(base: Path) -> None:
     few, [note] = continued(base, words, "continuation.epochs=0.1")
     assert few.train.tokens < recipe.train.tokens  # type: ignore[operator]
     assert "(0.1 epochs of the new text)" in note
+    _, [note] = continued(base, words[:290], "continuation.epochs=1")
+    assert "(1 epoch of the new text)" in note
     own, notes = continued(base, words, has_budget=True)
     assert (own.train.tokens, notes) == (None, [])
 

@@ -106,6 +106,24 @@ def test_a_card_of_a_run_has_what_was_measured_with_intervals(tuned: Path) -> No
     assert "| wiki | 0.5000 | 0.400 to 0.600 |" in card
 
 
+def test_a_card_of_a_model_scored_in_folds_says_that_it_learned_from_all(tuned: Path) -> None:
+    stored.write(tuned / "scores.json", {**SCORES, "settings": {**SCORES["settings"], "folds": 2}})
+    card = model_card.card(tuned, "mine", "transformers", {})
+    assert "standard deviation over 2 folds; this model learned from all; in brackets" in card
+    assert "folds 2" in card and "seeds" not in card and "dev examples" not in card
+
+
+def test_a_card_has_the_thresholds_of_several_labels(tuned: Path) -> None:
+    def said(*thresholds: float) -> str:
+        task = {"kind": "multilabel", "thresholds": thresholds}
+        stored.write(tuned / "labels.json", {**TUNED, "task": task})
+        return model_card.card(tuned, "mine", "transformers", {})
+
+    assert "from its own probability on: bad 0.213, good 0.5.\n" in said(0.21312, 0.5)
+    assert "A label is predicted from a probability of 0.3 on.\n" in said(0.3)
+    assert "predicted from" not in said()
+
+
 def test_a_card_marks_upper_bounds(tuned: Path) -> None:
     run = tuned.parents[1]
     (run / "metrics.jsonl").write_text(

@@ -367,6 +367,16 @@ def test_fine_tuning_has_a_chart_with_intervals_a_sentence_and_a_table(tmp_path:
     assert "accuracy std" not in html and "skipped steps" not in html
 
 
+def test_scores_in_folds_are_not_said_to_be_over_seeds(tmp_path: Path) -> None:
+    run = tuning_run(tmp_path / "run")
+    file = run / "evaluations" / "tune.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**content, "settings": {"folds": 3}}), encoding="utf-8")
+    html = write_page(run).read_text(encoding="utf-8")
+    assert "Accuracy out of fold; bars: ± one standard deviation over 3 folds" in html
+    assert "2 epochs; 3 folds; " in html and "±: standard deviation over folds" in html
+
+
 def loss_evaluation(loss: float, predictions: int) -> dict[str, Any]:
     rows = [
         {"what": "model", "loss": loss, "perplexity": math.exp(loss), "predictions": predictions},

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from foreword.errors import UserError
-from foreword.tables.given import items_of, table_of, texts_of
+from foreword.tables.columns import Columns
+from foreword.tables.given import items_of, table_of, texts_of, texts_or_table
 from tests.frames import Dataset, Frame, Series
 
 TEXTS = ["a", "b"]
@@ -77,6 +78,13 @@ def test_tables_that_arrow_cannot_hold_are_refused() -> None:
     twice = pa.Table.from_arrays([pa.array(TEXTS)] * 2, ["a", "a"])
     with pytest.raises(UserError, match="x: two columns are named 'a'"):
         table_of(twice, "x")
+
+
+def test_dictionaries_are_rows_to_predict_for() -> None:
+    given = [{"review": "a", "n": 1}, {"review": "b"}]
+    table, columns = texts_or_table(iter(given), "x", Columns("review", "", ""))
+    assert [row for _, row in table.rows()] == given
+    assert (table.columns, columns.text) == (("review", "n"), "review")
 
 
 def test_a_dataset_gives_the_names_of_its_labels() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ from foreword.tuning.strategies.best import Best, suits
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tasks.multilabel import Multilabel
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
 from foreword.tuning.tuned import TunedOn
@@ -347,13 +349,31 @@ def test_texts_to_compare_need_scores() -> None:
     assert suits(Classify(), reviews(2, 1)) and not suits(TextToText(), reviews(2, 1))
 
 
-def test_an_average_is_no_network_to_export(tmp_path: Path) -> None:
-    given = material(tmp_path, "classify", reviews(30, 1), "encoder")
-    trials = try_candidates(given, [WordCounts()], 1e6, 1)
-    parts = fit_parts(given, trials, 1, lambda *_: None)
-    chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(), {})
-    with pytest.raises(UserError, match="an average of candidates, without a network for hf"):
-        foreword.export(tmp_path / "chosen", tmp_path / "out", format="hf")
+@pytest.mark.parametrize(
+    ("task", "form", "also"),
+    [
+        ("classify", "hf", "hf, but --format onnx writes averages of labels and numbers of texts;"),
+        ("choice", "onnx", "onnx, which writes averages of labels and numbers of texts alone;"),
+    ],
+)
+def test_an_average_is_no_network_to_export(
+    tmp_path: Path, task: str, form: str, also: str
+) -> None:
+    given = material(tmp_path, task, FORMS[task], "encoder")
+    part = ChosenPart("word_counts", WordCounts().fit(given, 1), 1.0, 1.0)
+    chosen_model.save(tmp_path / "chosen", given, [part], TunedOn(), {})
+    with pytest.raises(UserError, match=f"an average of candidates, without a network for {also}"):
+        foreword.export(tmp_path / "chosen", tmp_path / "out", format=form)
+
+
+def test_an_exported_average_has_the_thresholds_of_its_labels(tmp_path: Path) -> None:
+    given = material(tmp_path, "multilabel", FORMS["multilabel"], "encoder")
+    given = replace(given, task=Multilabel(thresholds=(0.3,)))
+    part = ChosenPart("word_counts", WordCounts().fit(given, 1), 1.0, 1.0)
+    chosen_model.save(tmp_path / "chosen", given, [part], TunedOn(), {})
+    foreword.export(tmp_path / "chosen", tmp_path / "out", format="onnx")
+    average = runpy.run_path(str(tmp_path / "out" / "predict.py"))["Average"](tmp_path / "out")
+    assert average.thresholds == [0.3] * len(given.labels)
 
 
 def test_comparisons_do_not_choose(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,12 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import AT_ONCE, Labelled, LabelledTexts
 from foreword.tables.files import csv_lines
 from foreword.tables.read import read_table
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import labelled
 from foreword.tuning.encoded import EncodedTexts, Ragged, cut_count
+from foreword.tuning.example_reader import ExampleReader, sources_of
 from foreword.tuning.tasks._contract import EncodedExample
+from foreword.tuning.tasks.classify import Classify
 
 MANY = [
     Labelled(f"text {n} é", str(n % 3), None if n % 2 else "a pair", f"a.tsv:{n}")
@@ -39,6 +43,14 @@ def test_labelled_texts_return_the_examples_they_were_made_of() -> None:
     assert not LabelledTexts.of([])
     with pytest.raises(IndexError):
         texts[len(MANY)]
+
+
+def test_dictionaries_are_examples_as_the_rows_of_a_table_are() -> None:
+    rows = [{"review": "a", "stars": 1, "id": 7}, {"review": "b", "stars": 0}]
+    reader = ExampleReader(Classify(), ReadsLabelled(text="review", label="stars"))
+    given: list[Any] = [rows, iter(rows), pa.Table.from_pylist(rows)]
+    found = [reader.read_part(sources_of(one, "train", Classify())).together for one in given]
+    assert [[(e.text, e.label) for e in part] for part in found] == [[("a", "1"), ("b", "0")]] * 3
 
 
 def test_a_lone_surrogate_is_refused_with_its_source() -> None:

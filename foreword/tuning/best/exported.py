@@ -109,6 +109,9 @@ class NetworkPart:
 class Average:
     """The average of the parts in a folder.
 
+    Where a text may have several labels, `thresholds` has the probability from which each one is
+    predicted.
+
     Args:
         int8: whether to read networks of 8 bits, if they were exported.
     """
@@ -117,6 +120,7 @@ class Average:
         root = Path(folder)
         about = json.loads((root / "parts.json").read_text(encoding="utf-8"))
         self.form, self.labels, self.parts = about["form"], about["labels"], about["parts"]
+        self.thresholds = about.get("thresholds", [])
         for part in self.parts:
             if part["counts"]:
                 part["read_counts"] = CountsPart(root / part["counts"])

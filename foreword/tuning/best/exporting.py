@@ -42,6 +42,7 @@ from foreword.tuning.candidates.pooled_features import FittedFeatures
 from foreword.tuning.network import HeadNetwork
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import PooledTask
+from foreword.tuning.tasks.multilabel import Multilabel
 from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array
 
@@ -91,7 +92,10 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
                 facts[part.name] = {k: v for k, v in result.facts.items() if k != "folder"}
                 notes |= set(result.notes)
         labels = chosen.labels if chosen.task.judge.has_classes else ()
-        about = {"form": chosen.material.form, "labels": labels, "parts": rows}
+        about: dict[str, Any] = {"form": chosen.material.form, "labels": labels, "parts": rows}
+        if isinstance(chosen.task, Multilabel):
+            shares = chosen.task.thresholds or (0.5,)
+            about["thresholds"] = shares if len(shares) > 1 else shares * len(labels)
         exporting.write_json(folder / PARTS, about)
         shutil.copyfile(exported.__file__, folder / LOADER)
         facts["difference"] = _distance(chosen, folder)

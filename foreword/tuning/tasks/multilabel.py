@@ -79,6 +79,16 @@ def are_sets(examples: Sequence[Labelled]) -> bool:
     return len(parts) > len(cells) and len(set(parts)) < len(parts)
 
 
+def unused_columns(label: str, examples: Sequence[Labelled]) -> list[str]:
+    """Return a warning of columns of 0 and 1, `a,b,c`, in which no example has 1; or none."""
+    names = [name.strip() for name in label.split(",")]
+    found = {each for example in examples for each in labels_of(example.label)}
+    unused = ", ".join(name for name in names if name not in found)
+    if not unused or not found < set(names):
+        return []
+    return [f"no training example has 1 in {unused}, so the model never predicts it"]
+
+
 @dataclass(frozen=True)
 class Multilabel(Weighted, PooledTask):
     """Multi-label classification: a yes or no for each label, on the pooled state of the text.

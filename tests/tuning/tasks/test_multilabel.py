@@ -19,7 +19,7 @@ from foreword.tuning.calibration import best_threshold
 from foreword.tuning.encoded import ExampleOutputs
 from foreword.tuning.scores import by_label
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tasks.multilabel import Multilabel, labels_of
+from foreword.tuning.tasks.multilabel import Multilabel, labels_of, unused_columns
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 
@@ -231,6 +231,18 @@ def test_wrong_labels_are_refused(run: Path, tmp_path: Path) -> None:
         foreword.tune(run, file, file, label="a,c", name="flags", **FAST)
     with pytest.raises(UserError, match="expected one, or one for each of 2 labels, got 3"):
         Multilabel(thresholds=(0.1, 0.2, 0.3)).labels([Labelled("x", "a|b")])
+
+
+def test_a_column_of_zeros_is_named(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    rows = [f"{e.text},{n % 2},0" for n, e in enumerate(reviews(8, 1))]
+    file.write_text("\n".join(["text,a,b", *rows]), encoding="utf-8")
+    result = foreword.tune(run, file, file, label="a,b", name="zeros", **FAST)
+    said = ["no training example has 1 in b, so the model never predicts it"]
+    assert said[0] in result.content["notes"] and list(result.content["labels"]) == ["a"]
+    examples = [Labelled("x", '["a"]'), Labelled("y", '["a", "c"]')]
+    assert unused_columns("a, b, c", examples) == said
+    assert unused_columns("a,c", examples) == unused_columns("labels", examples) == []
 
 
 def test_a_bag_of_words_stands_beside(run: Path) -> None:
