@@ -38,7 +38,7 @@ def sound(task: str, rng: random.Random) -> Row:
 IN_ROWS: list[tuple[str, Row, str]] = [
     ("classify", {"text": {}}, "expected text or a number, got dict"),
     ("classify", {"text": ["a"]}, "expected text or a number, got list"),
-    ("classify", {"label": [1]}, "expected text or a number, got list"),
+    ("classify", {"label": {"a": 1}}, "expected text or a number, got dict"),
     ("regress", {"label": "much"}, "'much' is not a number"),
     ("regress", {"label": "1,2,3"}, "'1,2,3' is not a number"),
     ("regress", {"label": "inf"}, "'inf' is not a number"),
