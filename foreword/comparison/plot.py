@@ -20,6 +20,7 @@ from foreword.disk import atomic
 COLUMNS = 5  # at most, so that many measures are read on a page
 WIDTH_OF_LOSSES = 2  # columns
 BAR_WIDTH = 0.38  # of two bars side by side
+LINE = 0.21  # inches of the legend, for each cell
 MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 
@@ -45,8 +46,9 @@ def write_plot(results: Results) -> str:
     with matplotlib.rc_context(figures.STYLE):
         columns = min(WIDTH_OF_LOSSES + len(panels), COLUMNS)
         rows = math.ceil((WIDTH_OF_LOSSES + len(panels)) / columns)
-        figure = Figure(figsize=(3.6 * columns, 4.6 * rows), layout="constrained")
-        cells = figure.add_gridspec(rows, columns)
+        heights = [max(4.6, LINE * len(grid.cells) + 1), *[4.6] * (rows - 1)]
+        figure = Figure(figsize=(3.6 * columns, sum(heights)), layout="constrained")
+        cells = figure.add_gridspec(rows, columns, height_ratios=heights)
         _plot_losses(figure.add_subplot(cells[0, :WIDTH_OF_LOSSES]), results)
         for number, panel in enumerate(panels, WIDTH_OF_LOSSES):
             axis = figure.add_subplot(cells[divmod(number, columns)])
