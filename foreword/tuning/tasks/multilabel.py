@@ -82,6 +82,8 @@ def are_sets(examples: Sequence[Labelled]) -> bool:
 def unused_columns(label: str, examples: Sequence[Labelled]) -> list[str]:
     """Return a warning of columns of 0 and 1, `a,b,c`, in which no example has 1; or none."""
     names = [name.strip() for name in label.split(",")]
+    if len(names) < 2:
+        return []
     found = {each for example in examples for each in labels_of(example.label)}
     unused = ", ".join(name for name in names if name not in found)
     if not unused or not found < set(names):
