@@ -166,7 +166,8 @@ class TagJudge(Judge):
             for sentence in dev.sentences
             for form in _forms(sentence.text)
         ]
-        return {"most frequent label of each word": np.eye(len(labels))[predicted]}
+        # As logits of certainty, so that no threshold changes them.
+        return {"most frequent label of each word": 1e3 * np.eye(len(labels))[predicted]}
 
 
 @dataclass(frozen=True)
@@ -195,14 +196,16 @@ class TagAnswers(Answers):
     def fitted(self, outputs: Array, targets: TagTargets) -> Mapping[str, Any]:
         """Return the threshold of the highest F1 of entities, if there is none yet.
 
-        Most words are outside of entities, so the likeliest labels find too few of them.
+        Most words are outside of entities, so the likeliest labels find too few of them. Of several
+        that are best it is the middle one: the least would find too many in other texts.
         """
         labels = targets.labels
         if self.threshold is not None or not (are_entity_labels(labels) and OUTSIDE in labels):
             return {}
         judges = [TagJudge(TagAnswers(threshold)) for threshold in THRESHOLDS]
         scores = [judge.scores(outputs, targets)["entity_f1"] for judge in judges]
-        return {"threshold": THRESHOLDS[int(np.argmax(scores))]} if max(scores) > 0 else {}
+        best = np.flatnonzero(np.array(scores) == max(scores))
+        return {"threshold": THRESHOLDS[best[len(best) // 2]]} if max(scores) > 0 else {}
 
     def at_threshold(self, threshold: float, labels: Labels) -> Mapping[str, Any]:
         if are_entity_labels(labels) and OUTSIDE in labels:

@@ -26,7 +26,7 @@ from foreword.tuning.encoded import ExampleOutputs
 from foreword.tuning.entities import entities, entity_scores
 from foreword.tuning.input_template import template_of
 from foreword.tuning.scores import Scores
-from foreword.tuning.tasks.tag import Tag, TagTargets
+from foreword.tuning.tasks.tag import Tag, TagAnswers, TagTargets
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, OTHER, make_run, reviews
 
@@ -278,6 +278,8 @@ def test_baseline_is_each_words_most_frequent_label() -> None:
     dev = TagTargets([np.array([0, 0])], [Labelled("a\nnew")], ("x", "y"))
     (outputs,) = Tag().judge.baselines(train, dev, ("x", "y")).values()
     assert outputs.argmax(1).tolist() == [1, 1]
+    named = ("B-x", "O")  # a threshold, which networks' answers need, leaves these as they are
+    assert TagAnswers(0.02).numbers(outputs, named).tolist() == [1, 1]
 
 
 @pytest.mark.product(few=2)
