@@ -395,8 +395,10 @@ def test_features_of_a_long_text_are_the_mean_of_its_windows(tmp_path: Path) -> 
 COUNTING = ["word_counts", "character_counts"]
 NETWORKS = {
     "classify": ["log_count_ratios", "contrastive"],
+    "classify pairs": ["features_and_counts", "fine_tuned"],
     "multilabel": ["log_count_ratios", "features_and_counts"],
     "regress": ["pooled_features", "fine_tuned"],
+    "regress pairs": ["pooled_features", "features_and_counts"],
 }
 
 
@@ -414,7 +416,11 @@ def test_exported_networks_predict_without_foreword(tmp_path: Path, task: str) -
 
 
 def exported_predicts_the_same(tmp_path: Path, task: str, names: list[str]) -> None:
-    given = material(tmp_path, task, FORMS[task], "encoder")
+    task, _, pairs = task.partition(" ")
+    examples = FORMS[task]
+    if pairs:
+        examples = [e._replace(pair=o.text) for e, o in pairwise([*examples, examples[0]])]
+    given = material(tmp_path, task, examples, "encoder")
     heat = 1.0 if task == "regress" else 2.0
     parts = [
         ChosenPart(
@@ -422,16 +428,17 @@ def exported_predicts_the_same(tmp_path: Path, task: str, names: list[str]) -> N
         )
         for name in names
     ]
-    chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(), {})
+    chosen_model.save(tmp_path / "chosen", given, parts, TunedOn(is_pair=bool(pairs)), {})
     foreword.export(tmp_path / "chosen", tmp_path / "out", format="onnx")
-    texts = [example.text for example in given.examples] + ["Unseen, of 2\tWORDS"]
+    read = chosen_model.load(tmp_path / "chosen")
+    texts = [(e.text, *([e.pair] if pairs else [])) for e in given.examples]
+    texts += [("Unseen, of 2\tWORDS", "and\tOther ones")[: len(texts[0])]]
     code = "import json, sys; sys.path.insert(0, '.'); from predict import Average; "
-    code += "print(json.dumps(Average('.')(json.load(sys.stdin)).tolist()))"
+    code += "print(json.dumps(Average('.')(*zip(*json.load(sys.stdin))).tolist()))"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "out", input=json.dumps(texts),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    read = chosen_model.load(tmp_path / "chosen")
-    outputs = read.outputs(texts)
+    outputs = read.outputs(*map(list, zip(*texts, strict=True)))
     form = {"classify": lambda x: softmax(x, axis=1), "multilabel": expit, "regress": lambda x: x}
     np.testing.assert_allclose(json.loads(run.stdout), form[task](outputs), atol=1e-4)

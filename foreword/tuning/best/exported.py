@@ -1,7 +1,7 @@
 """Predict with an exported average of candidates, without Foreword: this file is `predict.py` in its folder.
 
-    python predict.py "a text" "another text"
-    from predict import Average; Average(".")(["a text"])
+    python predict.py "a text" "another text"             # of a model of pairs: two texts for each
+    from predict import Average; Average(".")(["a text"])   # pairs: Average(".")(firsts, seconds)
 
 It requires Python 3.11 and numpy; for parts that are networks also onnxruntime and tokenizers. `parts.json` names the
 parts: `counts` are n-grams, weighted and multiplied by a matrix; `graph` is a folder with a network.
@@ -120,12 +120,13 @@ class Average:
         root = Path(folder)
         about = json.loads((root / "parts.json").read_text(encoding="utf-8"))
         self.form, self.labels, self.parts = about["form"], about["labels"], about["parts"]
+        self.of_pairs, self.apart = about["of_pairs"], about["apart"]
         self.thresholds = about.get("thresholds", [])
+        graphs = {part["graph"] for part in self.parts if part["graph"]}
+        self.networks = {name: NetworkPart(root / name, int8=int8) for name in graphs}
         for part in self.parts:
             if part["counts"]:
                 part["read_counts"] = CountsPart(root / part["counts"])
-            if part["graph"]:
-                part["network"] = NetworkPart(root / part["graph"], int8=int8)
             if part["linear"]:
                 part["map"] = dict(np.load(root / part["linear"]))
 
@@ -136,16 +137,26 @@ class Average:
 
     def _of(self, text: str, pair: str | None) -> Any:
         mean: Any = 0.0
+        computed = {name: self._computed(name, text, pair) for name in self.networks}
         for part in self.parts:
             outputs: Any = 0.0
             if part["graph"]:
-                outputs = part["network"](text, pair)
+                outputs = computed[part["graph"]]
                 if part["linear"]:
                     outputs = outputs @ part["map"]["weights"] + part["map"]["bias"]
             if part["counts"]:
                 outputs = outputs + part["read_counts"](text, pair)
             mean = mean + part["weight"] * self._shares(outputs / part["temperature"])
         return mean
+
+    def _computed(self, name: str, text: str, pair: str | None) -> Any:
+        """Return a network's outputs; of pairs perhaps also how those of both texts compare."""
+        network = self.networks[name]
+        together = network(text, pair)
+        if pair is None or name not in self.apart:
+            return together
+        first, second = network(text, None), network(pair, None)
+        return np.concatenate([together, np.abs(first - second), first * second])
 
     def _shares(self, outputs: Any) -> Any:
         if self.form == "classes":
@@ -156,7 +167,9 @@ class Average:
 
 if __name__ == "__main__":
     average = Average(Path(__file__).parent)
-    for line, shares in zip(sys.argv[1:], average(sys.argv[1:]), strict=True):
+    given = sys.argv[1:]
+    both = (given[::2], given[1::2]) if average.of_pairs else (given,)
+    for *line, shares in zip(*both, average(*both), strict=True):
         named = zip(average.labels, shares, strict=True) if average.labels else [("", *shares)]
-        cells = [line, *(f"{label} {share:.4f}".strip() for label, share in named)]
+        cells = [*line, *(f"{label} {share:.4f}".strip() for label, share in named)]
         sys.stdout.write("\t".join(cells) + "\n")

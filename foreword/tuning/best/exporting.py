@@ -3,6 +3,7 @@
 parts.json               the parts: form, labels; of each its weight, temperature and files
 predict.py               `foreword.tuning.best.exported`, which reads the folder without Foreword
 word_counts/, ...        counts.json and counts.npz; model.onnx with its tokenizer; linear.npz
+states/                  model.onnx of the pretrained model, whose states several parts may read
 
 ONNX has no words, n-grams or Unicode, so counting stays outside of the graphs.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.chosen_model import ChosenModel
 from foreword.tuning.best.counts import FittedCounts
 from foreword.tuning.best.linear import LinearMap
+from foreword.tuning.candidates._contract import Fitted
 from foreword.tuning.candidates.contrastive import FittedPairs
 from foreword.tuning.candidates.features_and_counts import FittedBoth
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
@@ -43,21 +45,20 @@ from foreword.tuning.network import HeadNetwork
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import PooledTask
 from foreword.tuning.tasks.multilabel import Multilabel
+from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tuned_model import TunedModel
-from foreword.types import Array
 
-PARTS, LOADER = "parts.json", "predict.py"
+PARTS, LOADER, STATES = "parts.json", "predict.py", "states"
 FORMS = ("classes", "sets", "number")
 CHECKED, GRAMS = (1, 5, 12), 20  # compared: tokens of texts, and n-grams of each part
 
 
 class LayersNetwork(HeadNetwork):
-    """A pretrained backbone with a linear map of the states of all layers, side by side."""
+    """A pretrained backbone, whose outputs are the states of all layers, side by side."""
 
     def outputs(self, features: Tensor, windows: Tensor | None = None) -> Tensor:
-        """Return the map's outputs, (outputs, labels) float32."""
-        outputs: Tensor = self.head(torch.cat(list(features), dim=-1))
-        return outputs
+        """Return the states, (outputs, layers * width) float32."""
+        return torch.cat(list(features), dim=-1)
 
 
 def can_export(task: Task) -> bool:
@@ -80,74 +81,77 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
     facts: dict[str, Any] = {"folder": str(out), "loader": LOADER}
     notes: set[str] = set()
     with atomic.folder(out) as folder:
-        rows = []
-        for part in chosen.parts:
-            fitted, divided = part.fitted, 1.0
-            row, result = _write(chosen, part, folder / part.name, int8=int8)
-            if isinstance(fitted, FittedNetwork):  # whose graph has its temperature
-                divided = export_folder.calibration_of(fitted.tuned.task)
-            row |= {"weight": part.weight, "temperature": part.temperature / divided}
-            rows.append(row)
-            if result is not None:
-                facts[part.name] = {k: v for k, v in result.facts.items() if k != "folder"}
-                notes |= set(result.notes)
+        for name, tuned in _networks(chosen).items():
+            result = onnx_export.export(tuned, folder / name, int8=int8)
+            facts[name] = {k: v for k, v in result.facts.items() if k != "folder"}
+            notes |= set(result.notes)
+        rows = [_write(part, folder) for part in chosen.parts]
         labels = chosen.labels if chosen.task.judge.has_classes else ()
         about: dict[str, Any] = {"form": chosen.material.form, "labels": labels, "parts": rows}
+        about |= {"of_pairs": chosen.tuned_on.is_pair, "apart": [STATES]}
         if isinstance(chosen.task, Multilabel):
             shares = chosen.task.thresholds or (0.5,)
             about["thresholds"] = shares if len(shares) > 1 else shares * len(labels)
         exporting.write_json(folder / PARTS, about)
         shutil.copyfile(exported.__file__, folder / LOADER)
-        facts["difference"] = _distance(chosen, folder)
+        facts |= _compared(chosen, folder, int8=int8)
     return ExchangeResult(
         facts, notes=(f"{LOADER} in it predicts without Foreword", *sorted(notes))
     )
 
 
-def _write(
-    chosen: ChosenModel, part: ChosenPart, out: Path, *, int8: bool
-) -> tuple[dict[str, Any], ExchangeResult | None]:
-    """Write the files of a part; return what names them, and what the export of its graph found."""
-    tuned, linear, counts = _separated(chosen, part)
-    result = None if tuned is None else onnx_export.export(tuned, out, int8=int8)
+def _networks(chosen: ChosenModel) -> dict[str, TunedModel]:
+    """Return the networks of the parts, by the folder that each is written to."""
+    found = {}
+    for part in chosen.parts:
+        if isinstance(part.fitted, FittedNetwork):
+            found[part.name] = part.fitted.tuned
+        elif isinstance(part.fitted, FittedPairs):
+            found[part.name] = part.fitted.network.tuned
+        elif not isinstance(part.fitted, FittedCounts) and STATES not in found:
+            found[STATES] = _of_states(chosen)
+    return found
+
+
+def _write(part: ChosenPart, folder: Path) -> dict[str, Any]:
+    """Write the counts of a part and its linear map of a graph's outputs; return what names them.
+
+    A network's graph has its temperature.
+    """
+    fitted, out, temperature = part.fitted, folder / part.name, part.temperature
+    linear, counts, graph = None, None, part.name
+    if isinstance(fitted, FittedCounts):
+        counts, graph = fitted, ""
+    elif isinstance(fitted, FittedNetwork):
+        temperature /= export_folder.calibration_of(fitted.tuned.task)
+    elif isinstance(fitted, FittedPairs):
+        linear = fitted.linear
+    elif isinstance(fitted, FittedFeatures):
+        linear, graph = fitted.linear, STATES
+    else:
+        (linear, counts), graph = _separated(fitted), STATES
     out.mkdir(exist_ok=True)
     if linear is not None:
         np.savez(out / "linear.npz", **linear._asdict())
     if counts is not None:
         _write_counts(counts, out)
-    row = {
+    return {
         "kind": part.name,
         "counts": counts and part.name,
-        "graph": tuned and part.name,
+        "graph": graph,
         "linear": linear and f"{part.name}/linear.npz",
+        "weight": part.weight,
+        "temperature": temperature,
     }
-    return row, result
 
 
-def _separated(
-    chosen: ChosenModel, part: ChosenPart
-) -> tuple[TunedModel | None, LinearMap | None, FittedCounts | None]:
-    """Return the network of a part, a linear map of its outputs, and the counts beside it."""
-    fitted = part.fitted
-    if isinstance(fitted, FittedCounts):
-        return None, None, fitted
-    if isinstance(fitted, FittedNetwork):
-        return fitted.tuned, None, None
-    if isinstance(fitted, FittedPairs):
-        return fitted.network.tuned, fitted.linear, None
-    if chosen.tuned_on.is_pair:
-        raise UserError(
-            f"{chosen.source}: the part {part.name} reads the texts of a pair apart, which one "
-            "graph cannot; name the network in it, or tune with --strategy full"
-        )
-    if isinstance(fitted, FittedFeatures):
-        return _of_features(chosen, *fitted.linear), None, None
+def _separated(fitted: Fitted) -> tuple[LinearMap, FittedCounts]:
+    """Return a linear map of the features, as they are, and the counts without the features."""
     assert isinstance(fitted, FittedBoth) and fitted.words.linear is not None
     (weights, bias), size = fitted.words.linear, len(fitted.words.counts.vocabulary)
     of_words = LinearMap(weights[:size], np.zeros_like(bias))
     weights = weights[size:] * fitted.scale[:, None]
-    network = _of_features(chosen, weights, bias - fitted.mean @ weights)
-    return network, None, replace(fitted.words, linear=of_words)
+    return LinearMap(weights, bias - fitted.mean @ weights), replace(fitted.words, linear=of_words)
 
 
 def _write_counts(fitted: FittedCounts, out: Path) -> None:
@@ -159,15 +163,13 @@ def _write_counts(fitted: FittedCounts, out: Path) -> None:
     np.savez_compressed(out / "counts.npz", scale=counts.scale, **linear._asdict())
 
 
-def _of_features(chosen: ChosenModel, weights: Array, bias: Array) -> TunedModel:
-    """Return the pretrained model with a linear map of its features as a head."""
-    task, trained = chosen.material.features_task, chosen.material.trained
-    head = nn.Linear(*weights.shape)
-    with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(np.ascontiguousarray(weights.T)))
-        head.bias.copy_(torch.from_numpy(np.asarray(bias, np.float32)))
+def _of_states(chosen: ChosenModel) -> TunedModel:
+    """Return the pretrained model, whose outputs are the states that features are made of."""
+    read, trained = chosen.material.features_task, chosen.material.trained
+    task = Regress(**{field.name: getattr(read, field.name) for field in fields(PooledTask)})
     backbone = neural(copy.deepcopy(trained.model).backbone)
-    return _tuned(chosen, task, trained, LayersNetwork(backbone, head, needs=task.needs))
+    network = LayersNetwork(backbone, nn.Identity(), needs=task.needs)
+    return _tuned(chosen, task, trained, network)
 
 
 def _tuned(chosen: ChosenModel, task: Task, trained: TrainedModel, network: Any) -> TunedModel:
@@ -197,7 +199,7 @@ def _counted(chosen: ChosenModel, pair: str | None) -> list[Labelled]:
     return found
 
 
-def _distance(chosen: ChosenModel, folder: Path) -> float:
+def _compared(chosen: ChosenModel, folder: Path, *, int8: bool) -> dict[str, float]:
     """Return how far the loader's probabilities, or numbers, are from Foreword's."""
     dummy = _tuned(chosen, chosen.task, chosen.material.trained, nn.Identity())
     examples = export_folder.examples(dummy, chosen.max_tokens, CHECKED)
@@ -206,11 +208,15 @@ def _distance(chosen: ChosenModel, folder: Path) -> float:
     if chosen.material.form != "number":
         outputs = softmax(outputs, axis=1) if chosen.material.form == "classes" else expit(outputs)
     pairs = [example.pair or "" for example in examples] if chosen.tuned_on.is_pair else None
-    got = exported.Average(folder)([example.text for example in examples], pairs)
-    distance = float(np.abs(got - outputs).max())
-    if not distance <= TOLERANCE * max(1.0, float(np.abs(outputs).max())):
+
+    def distance(*, bits: int) -> float:
+        average = exported.Average(folder, int8=bits == 8)
+        return float(np.abs(average([e.text for e in examples], pairs) - outputs).max())
+
+    exact = distance(bits=32)
+    if not exact <= TOLERANCE * max(1.0, float(np.abs(outputs).max())):
         raise UserError(
-            f"{folder}: {LOADER} computes what differs from Foreword's by {distance:.3g}; this is "
+            f"{folder}: {LOADER} computes what differs from Foreword's by {exact:.3g}; this is "
             "a fault of Foreword"
         )
-    return distance
+    return {"difference": exact} | ({"int8_difference": distance(bits=8)} if int8 else {})
