@@ -479,15 +479,15 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in args:
         return None
     choices = [arg for arg in args if arg is not type(None)]
-    failures: list[UserError] = []
+    failures: list[str] = []  # an error would hold its callers' frames, and all that these hold
     for choice in choices:
         try:
             return convert(choice, value, where)
         except UserError as error:
-            failures.append(error)
+            failures.append(str(error))
     # The choice that came furthest, as to `sizes[10]`, is what was meant; else the first.
-    places = [str(failure).partition(": ")[0] for failure in failures]
-    raise failures[max(range(len(choices)), key=lambda n: (len(places[n]), places[n]))]
+    places = [failure.partition(": ")[0] for failure in failures]
+    raise UserError(failures[max(range(len(choices)), key=lambda n: (len(places[n]), places[n]))])
 
 
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:

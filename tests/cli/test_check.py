@@ -119,6 +119,7 @@ def test_emulated_bf16_is_said_wherever_it_is_chosen(
     rows, bf16 = str(tmp_path / "rows.csv"), ["--precision", "bf16"]
     tune = [
         "tune",
+        "--strategy=full",
         pretrained,
         "--train",
         rows,

@@ -16,11 +16,11 @@ from tests.train import runs
 
 ENCODERS = {
     *("albert", "bert", "bigbird", "electra", "linformer", "longformer", "modern_encoder"),
-    *("causal_first", "mask_decay", "modernbert", "roberta", "spanbert"),
+    *("causal_first", "diffusion", "mask_decay", "modernbert", "roberta", "spanbert"),
 }
 CAUSAL = {
-    *("fixed_window", "gpt1", "gpt2", "gpt3", "gru", "lstm", "modern_decoder", "rnn"),
-    *("transformer_xl", "word2vec"),
+    *("fixed_window", "gpt1", "gpt2", "gpt3", "gru", "hybrid_decoder", "lstm", "modern_decoder"),
+    *("rnn", "steps_decoder", "transformer_xl", "word2vec"),
 }
 NAMES = {name.removesuffix("_tiny") for name in config.RECIPES.names() if name.endswith("_tiny")}
 COUNTED, TRANSLATORS, DENOISERS = {"ngram"}, {"seq2seq", "translator"}, {"t5", "ul2"}
@@ -30,16 +30,18 @@ DRAWN = {"electra", "ngram"}  # plots take long
 # Which families can do what; the others are to refuse it.
 CAN = {
     "fill": ENCODERS | DENOISERS | {"gpt_bert", "xlnet"},
-    "generate": CAUSAL | COUNTED | TRANSLATORS | DENOISERS | {"elmo", "gpt_bert"},
-    "score": NAMES - {"word2vec"},  # of a model with a source, beside one
+    "generate": CAUSAL | COUNTED | TRANSLATORS | DENOISERS | {"diffusion", "elmo", "gpt_bert"},
+    "score": NAMES,  # of a model with a source, beside one
     "translate": TRANSLATORS | DENOISERS,  # whatever answers a source
     "tune": NEURAL,
     "neighbours": NEURAL,
     "evaluate": NAMES,
     "report": NAMES,
     "export hf": {
-        *("albert", "bert", "bigbird", "electra", "gpt1", "gpt2", "longformer"),
+        *("albert", "bert", "bigbird", "causal_first", "diffusion"),
+        *("electra", "gpt1", "gpt2", "longformer"),
         *(
+            "mask_decay",
             "modern_decoder",
             "modern_encoder",
             "modernbert",
@@ -112,7 +114,7 @@ def pretrain(family: str, folder: Path) -> list[str]:
         words += ["--documents", "paragraph"]
     if family not in OFFLINE:
         settings += ["train.batch=4", "train.evaluations=1", "train.heldout_rows=4"]
-        words += ["--steps", "2"]
+        words += ["--steps", "4"]  # of which the last one is in the last stage
     return [*words, *(word for setting in settings for word in ("--set", setting))]
 
 

@@ -78,7 +78,8 @@ def test_each_model_is_probed_once_beside_random_weights(folder: Path, tmp_path:
     assert command(words) == 0
     with (out / "results.csv").open(encoding="utf-8") as file:
         lines = [line for line in csv.DictReader(file) if line["task"] == "minimal pairs"]
-    assert [line["metric"] for line in lines] == ["accuracy"] * 4
+    of_pairs = ["accuracy, difference", "accuracy, corrected p"]
+    assert [line["metric"] for line in lines] == ["accuracy"] * 4 + of_pairs
     assert command(["report", str(out)]) == 0
     assert "minimal pairs, accuracy" in (out / "report.html").read_text(encoding="utf-8")
 
@@ -186,9 +187,9 @@ def test_a_mistake_in_a_probe_is_refused_in_one_line(
 
 @pytest.mark.full
 def test_a_probe_without_a_figure_fails_in_one_line(folder: Path, tmp_path: Path) -> None:
-    more = {**MORE, "cells": [MASKED], "probes": ["gradient_reach"]}
+    more = {**MORE, "cells": [MASKED], "probes": [{"kind": "attention", "sentence": "the dog"}]}
     (failure,) = grids.compare(folder, tmp_path / "out", **more).failures
-    assert failure.error == "probes: gradient_reach has no single figure for a table"
+    assert failure.error == "probes: attention has no single figure for a table"
     assert not failure.is_fault
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.statistics import half_width_of_share, interval
 from foreword.reports.comparison import write_comparison
+from foreword.runs.run import train_run
 from foreword.tuning.margins import margin
 from tests.comparison import grids
 
@@ -170,14 +172,23 @@ def test_without_tasks_there_is_no_fine_tuning_table(folder: Path, out: Path) ->
 
 @pytest.mark.full
 def test_a_failure_is_in_the_table_and_in_the_exit_status(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    long = {"label": "long", "recipe": "encoder.toml", "set": {"packing": {"length": 100_000}}}
-    words = ["compare", grids.write_grid(folder, cells=[long, grids.CAUSAL], tasks=[])]
+    def fail(run: Path, *rest: Any) -> bool:
+        if "odd" in run.name:
+            raise UserError("out of memory on cpu")
+        return train_run(run, *rest)
+
+    monkeypatch.setattr("foreword.runs.run.train_run", fail)
+    odd = {"label": "odd", "recipe": "encoder.toml"}
+    words = ["compare", grids.write_grid(folder, cells=[odd, grids.CAUSAL], tasks=[])]
     assert run([*words, "--out", str(tmp_path / "out")]) == 2
-    assert "Failed: long, seed 1: pretraining: " in capsys.readouterr().err
+    assert "Failed: odd, seed 1: pretraining: " in capsys.readouterr().err
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-    assert "Failed: long, seed 1: pretraining: " in text
+    assert "Failed: odd, seed 1: pretraining: " in text
     assert "1 of 2 jobs are not done" in text
     assert "| decoder | decoder |" in text
 

@@ -130,7 +130,8 @@ def test_a_model_that_knows_its_text_by_heart_is_found_out(tmp_path: Path) -> No
     probe = Memorisation((2, 6), 6, 20, str(train))
     (row,) = measure(tmp_path, probe, model).rows
     assert row["continued"] == 1 and row["continued, held out"] == 0
-    assert row["tokens"] == 6 and row["AUC"] == 1 == row["high"]
+    assert row["tokens"] == 6 and row["AUC"] == 1
+    assert row["high"] is None  # each draw of the sentences gives 1
     # Random weights know nothing.
     untrained = tiny_model("lstm", [*WORDS, text])
     (row,) = measure(tmp_path, probe, untrained).rows
