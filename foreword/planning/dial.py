@@ -187,6 +187,7 @@ def dial(conditions: Conditions) -> Dial:
     choices = (
         _vocab(conditions, size),
         *_shape(conditions, size, small, why),
+        *_heldout(conditions, small),
         *_regularisation(conditions, size, tokens, small),
         *_training(conditions, size, tokens, small),
         *_stages(conditions),
@@ -320,6 +321,16 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
         if longest <= size.length:
             longer += f", 95 % at most {longest:,.0f}, which need no longer rows"
     return [*choices, Choice("packing.length", size.length, longer)]
+
+
+def _heldout(conditions: Conditions, small: Recipe) -> list[Choice]:
+    """Return the choice of the held-out share, where the small recipe's is too little text."""
+    rules, text = conditions.law.rules, conditions.text_tokens
+    share = min(rules.most_heldout, _rounded(rules.heldout_tokens / text))
+    if share <= small.prepare.heldout:
+        return []
+    why = f"about {share * text:,.0f} tokens to measure the loss on"
+    return [Choice("prepare.heldout", share, why)]
 
 
 def _regularisation(

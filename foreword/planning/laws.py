@@ -109,6 +109,8 @@ class Rules:
     bytes_per_token: float
     uses_per_token: float
     least_vocab: int
+    heldout_tokens: float
+    most_heldout: float
     vocab_exponent: float
     widths: tuple[float, ...]
     small_flops: float

@@ -143,6 +143,16 @@ def test_a_small_text_is_read_often_with_dropout_and_decay_but_not_for_ever() ->
     assert tiny["tokenizer.vocab"] < fresh["tokenizer.vocab"]
 
 
+@pytest.mark.parametrize(
+    ("text_bytes", "share"), [(1e5, 0.05), (1e6, 0.05), (1e7, 0.02), (3.9e7, 0.00513), (4e7, None)]
+)
+def test_more_is_held_out_of_little_text(text_bytes: float, share: float | None) -> None:
+    made = dial(replace(LAPTOP, text_bytes=text_bytes))
+    chosen = {one.setting: one.value for one in made.choices}
+    assert chosen.get("prepare.heldout") == share
+    assert made.recipe().prepare.heldout == (share or 0.005)
+
+
 def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> None:
     small, wide = (chosen(replace(LAPTOP, hours=hours)) for hours in (1.0, 200.0))
     assert wide["model.d_model"] > small["model.d_model"]
