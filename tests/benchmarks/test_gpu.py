@@ -120,7 +120,7 @@ def test_a_step_is_profiled(tmp_path: Path) -> None:
 def test_the_loop_of_a_small_model_is_profiled(tmp_path: Path) -> None:
     records = run("host", tmp_path, "gpt2_mini")
     assert records[0]["ms"] > 0
-    assert "train_step" in records[1]["text"]
+    assert "run_backward" in records[1]["text"]  # of the functions with most time
 
 
 @pytest.mark.parametrize("name", ["masked", "causal"])
