@@ -189,8 +189,8 @@ def _run(found: Findings) -> str:
     text = ", ".join(Path(name).name for name in record.text)
     return (
         f"{record.where}: {text}, {record.scale:g} times the budgets that are shipped; "
-        f"{len(found.runs)} trainings of {len(cells)} cell{'s' * (len(cells) > 1)}, {power(flops)} FLOPs, "
-        f"{duration(seconds)}"
+        f"{len(found.runs)} trainings of {len(cells)} cell{'s' * (len(cells) > 1)}, "
+        f"{power(flops)} FLOPs, {duration(seconds)}"
     )
 
 
