@@ -11,13 +11,12 @@ from torch import Tensor
 
 STEP = 0.01  # length of the step over which gradients are compared
 TOLERANCE = 1e-3  # of the eigenvalue, relative
+PRODUCTS = 40  # the most to compute
 SEED = 1
 CURVED = 64  # examples that the loss of a tuned network is looked at on
 
 
-def largest_eigenvalue(
-    loss: Callable[[], Tensor], parameters: Sequence[Tensor], steps: int = 40
-) -> float:
+def largest_eigenvalue(loss: Callable[[], Tensor], parameters: Sequence[Tensor]) -> float:
     """Return the largest eigenvalue of the Hessian of a loss at the parameters' values.
 
     The Hessian is never formed: Lanczos needs its product with vectors alone, and a product is the
@@ -28,7 +27,6 @@ def largest_eigenvalue(
     Args:
         loss: computes the loss, with a graph, from the parameters.
         parameters: where the loss is looked at; they are changed and restored.
-        steps: the most products to compute.
 
     Reference: Lanczos 1950; Pearlmutter 1994 (products without a Hessian); Yao et al. 2020.
     """
@@ -39,7 +37,7 @@ def largest_eigenvalue(
     diagonal: list[float] = []
     beside: list[float] = []
     largest = np.nan
-    for _ in range(min(steps, sum(p.numel() for p in parameters))):
+    for _ in range(min(PRODUCTS, sum(p.numel() for p in parameters))):
         product = hessian_product(loss, parameters, vector)
         diagonal.append(_dot(product, vector))
         past = beside[-1] if beside else 0.0

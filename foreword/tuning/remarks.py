@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foreword.evaluation import margins
 from foreword.formatting import quantity
-from foreword.tuning import margins
 from foreword.tuning.scores import Scores, metric_name, train_count
 
 
