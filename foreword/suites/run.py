@@ -11,7 +11,7 @@ from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
-from foreword.runs.stages import ProgressReporter, watchable
+from foreword.runs.stages import ProgressReporter, progress_folder, watchable
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.suites.examples import read_examples, write_submission
@@ -166,7 +166,8 @@ class SuiteRun:
             for note in job.examples.notes:
                 progress.warn(note)
             try:
-                with watchable(progress, job.progress_folder) as shown:
+                place = progress_folder(self.models / task.name)
+                with watchable(progress, place) as shown:
                     _, content = fine_tune(self.trained, job, shown, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")

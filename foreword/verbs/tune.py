@@ -221,7 +221,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.reports import model_card
-        from foreword.runs.stages import watchable
+        from foreword.runs.stages import progress_folder, watchable
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
@@ -281,7 +281,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         if done is None:
             self._say_before(display, trained, job)
             try:
-                with display, watchable(display, job.progress_folder) as shown:
+                with display, watchable(display, progress_folder(out)) as shown:
                     if variants[0].strategy.chooses:
                         done = tune_best(trained, job, shown)
                     else:
