@@ -36,10 +36,10 @@ import torch
 import foreword
 from foreword.cli.main import run as command
 from foreword.evaluation.passages import Passage, score_passages
+from foreword.evaluation.text_metrics import text_scores
 from foreword.nn.masks import CausalMask
 from foreword.runs.run_folder import open_run
 from foreword.tuning.entities import entity_scores
-from foreword.tuning.text_metrics import text_scores
 from foreword.tuning.tuned_model import load_tuned
 from foreword.types import Batch
 

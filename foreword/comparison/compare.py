@@ -9,7 +9,7 @@ from pathlib import Path
 from foreword.comparison import tables
 from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import Grid
-from foreword.comparison.on_cluster import require_possible, run_on_cluster
+from foreword.comparison.on_pool import require_possible, run_on_pool
 from foreword.comparison.plot import write_plot
 from foreword.comparison.power import power_notes
 from foreword.comparison.results import Results, gather
@@ -76,10 +76,11 @@ def compare(
         def write() -> None:
             tables.write(gather(comparison))
 
+        is_done = True
         if cluster is None:
             is_done = comparison.run(write)
         else:
-            is_done = run_on_cluster(comparison, cluster, write)
+            run_on_pool(comparison, cluster, write)
         results = gather(comparison)
         tables.write(results)
         notes = [*tables.notes(results), write_plot(results)]

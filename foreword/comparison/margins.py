@@ -1,7 +1,7 @@
 """How much more often cells answer a task's examples correctly than others do.
 
-The margins are those of `foreword.tuning.margins`, over examples and seeds: of pretraining if there
-are several, else of fine-tuning.
+The margins are those of `foreword.evaluation.margins`, over examples and seeds: of pretraining if
+there are several, else of fine-tuning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foreword.tuning.margins import Margin, margin
+from foreword.evaluation.margins import Margin, margin
 from foreword.types import Array
 
 PRETRAINED, SCRATCH = "pretrained", "from scratch"

@@ -28,6 +28,7 @@ from foreword.comparison.run import Comparison
 from foreword.comparison.sweep import Trial
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.margins import Margin
 from foreword.evaluation.statistics import (
     LEVEL,
     Interval,
@@ -40,7 +41,6 @@ from foreword.evaluation.statistics import (
 from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
-from foreword.tuning.margins import Margin
 from foreword.tuning.scores import Scores
 from foreword.types import Array
 

@@ -20,10 +20,10 @@ from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
+from foreword.evaluation.margins import points
 from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share, signal_notes
 from foreword.formatting import at_most, duration, power, quantity
 from foreword.settings.config import to_toml
-from foreword.tuning.margins import points
 from foreword.tuning.scores import metric_name
 
 MISSING = "–"

@@ -17,6 +17,7 @@ from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.margins import PRETRAINED
 from foreword.comparison.probing import GridText
 from foreword.comparison.results import Measure, Results
+from foreword.evaluation.margins import margin
 from foreword.evaluation.statistics import (
     LEVEL,
     Difference,
@@ -24,7 +25,6 @@ from foreword.evaluation.statistics import (
     paired_differences,
     unpaired_differences,
 )
-from foreword.tuning.margins import margin
 from foreword.tuning.scores import is_lower_better, metric_name
 
 LOSS = "held-out loss"

@@ -9,8 +9,8 @@ from typing import Any
 
 from foreword.demonstration.corpus import CorpusCounts
 from foreword.evaluation.filling import FilledText
+from foreword.evaluation.margins import Margin, points
 from foreword.tuning.bag_of_words import NAME as BAG_OF_WORDS
-from foreword.tuning.margins import Margin, points
 from foreword.tuning.scores import Scores, train_count
 
 SETTING_COLUMNS = ("lr", "epochs")

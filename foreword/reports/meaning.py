@@ -115,7 +115,7 @@ def pretraining_gain(
     Args:
         rows: a row per variant and per baseline.
         dev: number of examples scored; 0 if unknown.
-        margins: margins of accuracies, as `foreword.tuning.margins` returns them.
+        margins: margins of accuracies, as `foreword.evaluation.margins` returns them.
     """
     pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
     if pretrained is None or scratch is None:

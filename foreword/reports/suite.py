@@ -8,7 +8,7 @@ from typing import Any
 from foreword.reports import fragments, tuning
 from foreword.reports.folder import SavedEvaluation
 from foreword.reports.tables import Table
-from foreword.tuning.suite_table import OURS, cells_in_percent
+from foreword.suites.table import OURS, cells_in_percent
 
 SUITE = "suite"  # the task of such an evaluation
 

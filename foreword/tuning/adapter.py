@@ -48,7 +48,11 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> ExchangeResu
         UserError: it was tuned in another way, or from another run, or one cannot be exported.
     """
     atomic.require_new_folder(out)
-    rank = _rank_of(tuned)
+    scores = stored.read(tuned / SCORES) if (tuned / SCORES).is_file() else {}
+    strategy = scores.get("settings", {}).get("strategy", {})
+    if strategy.get("kind") != "lora":
+        raise UserError(f"{tuned}: has no adapter; tune with --strategy lora")
+    rank = int(strategy["rank"])
     with atomic.temporary_folder() as temporary:
         tuned_out, base_out = temporary / "tuned", temporary / "base"
         trained = open_run(base, "cpu")
@@ -118,15 +122,6 @@ class Change:
             "modules_to_save": sorted(m for m in self.whole if not _is_embedding(m)) or None,
         }
         exporting.write_json(folder / CONFIG, config)
-
-
-def _rank_of(tuned: Path) -> int:
-    """Return the rank of LoRA that a model was tuned with."""
-    scores = stored.read(tuned / SCORES) if (tuned / SCORES).is_file() else {}
-    strategy = scores.get("settings", {}).get("strategy", {})
-    if strategy.get("kind") != "lora":
-        raise UserError(f"{tuned}: has no adapter; tune with --strategy lora")
-    return int(strategy["rank"])
 
 
 def _change(

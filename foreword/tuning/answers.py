@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.data.rng import RowRng
-from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.evaluation.decoding import decode, stops_of, text_of
 from foreword.evaluation.sampling import GREEDY
@@ -28,7 +26,7 @@ from foreword.text.special import EOS
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch
+from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch, texts_in_rows
 from foreword.tuning.tasks._contract import EncodedExample, LossUnit
 from foreword.tuning.tasks._writing import AnswerForm
 from foreword.types import Array, Example, Tokens
@@ -101,10 +99,9 @@ class AnswerNetwork(Network):
         return nats
 
     def initialise_head(self, seed: int) -> None:
-        """Keep the weights of pretraining."""
+        pass  # it has the weights of pretraining
 
     def as_model(self) -> Model:
-        """Return the network as a pretrained model."""
         return Model(self.backbone, nn.ModuleDict({"token": self.head}))
 
 
@@ -169,7 +166,6 @@ class AnswerExamples(PackedExamples):
         return cls(pairs, pairs.answer, fresh, loss_unit=loss_unit, prompted=prompted, most=most)
 
     def _length(self, number: int) -> int:
-        """Return the number of tokens of a source and its answer."""
         example = self.encoded[number]
         return len(example.ids) + self._answer_places(example)
 
@@ -185,7 +181,6 @@ class AnswerExamples(PackedExamples):
     def batches(
         self, numbers: Array, device: str, epoch: int | None = None
     ) -> Iterator[PooledBatch]:
-        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
         multiple = CUDA_WIDTH if device == "cuda" else 1
         for (rows,) in self._rows(numbers, min(WIDTH, self.template.length), device, epoch):
             if self.prompted.unmasks:
@@ -342,12 +337,6 @@ def written_answers(
 
 
 def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:
-    """Return rows of several texts each, end to end, right-padded to a multiple of `multiple`."""
+    """Return rows of several texts each, right-padded to a multiple of `multiple`."""
     width = max(sum(map(len, row)) for row in rows)
-    shape = (len(rows), -(-width // multiple) * multiple)
-    ids, documents = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
-    for r, row in enumerate(rows):
-        joined: Any = np.concatenate(row)
-        ids[r, : len(joined)] = joined
-        documents[r, : len(joined)] = np.repeat(np.arange(len(row)), [len(text) for text in row])
-    return Tokens(ids, documents, positions_within(documents))
+    return texts_in_rows(rows, -(-width // multiple) * multiple)

@@ -104,7 +104,7 @@ def folds(examples: Sequence[Labelled], count: int, task: Task) -> tuple[ScoredS
     if (many := len(set(groups))) < count:
         what = "groups of " if many < len(examples) else ""
         raise UserError(f"--folds: {count:,}, but there are {many:,} {what}training examples")
-    labels = strata(examples, task) if task.judge.has_classes else [""] * len(examples)
+    labels = _strata(examples, task) if task.judge.has_classes else [""] * len(examples)
     folder: Any = StratifiedKFold if many == len(examples) else StratifiedGroupKFold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rare labels
@@ -123,8 +123,7 @@ def held_out(numbers: Array, examples: Sequence[Labelled], task: Task) -> Scored
     if len(numbers) < HELD_PARTS * HELD_FEWEST:
         return None
     count = min(max(round(HELD_SHARE * len(numbers)), HELD_FEWEST), HELD_MOST)
-    (held,) = _draws(_groups([examples[int(n)] for n in numbers], task), count, [0])
-    return ScoredSplit(np.delete(numbers, held), numbers[np.sort(held)])
+    return _hold_out(numbers, examples, task, count)
 
 
 def hold_out(
@@ -134,17 +133,18 @@ def hold_out(
 
     Held-out examples whose label no other example has are dropped.
     """
-    groups = _groups(examples, task)
-    (numbers,) = _draws(groups, count, [0])
-    is_held = np.zeros(len(examples), bool)
-    is_held[numbers] = True
-    rest = LabelledTexts.of(e for e, held in zip(examples, is_held, strict=True) if not held)
-    part = (example for example, held in zip(examples, is_held, strict=True) if held)
+    split = _hold_out(np.arange(len(examples)), examples, task, count)
+    rest, part = (LabelledTexts.of(examples[int(n)] for n in numbers) for numbers in split)
     if task.judge.has_classes:
         labels_of = task.reader.labels_of
         labels = {label for example in rest for label in labels_of(example.label)}
-        part = (example for example in part if labels.issuperset(labels_of(example.label)))
-    return rest, LabelledTexts.of(part)
+        part = LabelledTexts.of(e for e in part if labels.issuperset(labels_of(e.label)))
+    return rest, part
+
+
+def _hold_out(numbers: Array, examples: Sequence[Labelled], task: Task, count: int) -> ScoredSplit:
+    (held,) = _draws(_groups([examples[int(n)] for n in numbers], task), count, [0])
+    return ScoredSplit(np.delete(numbers, held), numbers[np.sort(held)])
 
 
 def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]:
@@ -152,18 +152,15 @@ def _draws(groups: list[Array], count: int, seeds: Sequence[int]) -> list[Array]
     if len(groups) > count:
         groups = [np.sort(np.concatenate(groups))]
     counts = _shares([len(group) for group in groups], count)
-    return [
-        np.concatenate(
-            [
-                group[permute(np.arange(many), len(group), DRAW + (seed << 20) + n)]
-                for n, (group, many) in enumerate(zip(groups, counts, strict=True))
-            ]
-        )
-        for seed in seeds
-    ]
+
+    def drawn(seed: int) -> Array:
+        of_each = enumerate(zip(groups, counts, strict=True), DRAW + (seed << 20))
+        return np.concatenate([g[permute(np.arange(k), len(g), n)] for n, (g, k) in of_each])
+
+    return list(map(drawn, seeds))
 
 
-def strata(examples: Sequence[Labelled], task: Task) -> list[str]:
+def _strata(examples: Sequence[Labelled], task: Task) -> list[str]:
     """Return the label of each example; of several the rarest one, and "" of none."""
     labels = [task.reader.labels_of(example.label) for example in examples]
     counts = Counter(itertools.chain.from_iterable(labels))
@@ -173,7 +170,7 @@ def strata(examples: Sequence[Labelled], task: Task) -> list[str]:
 def _groups(examples: Sequence[Labelled], task: Task) -> list[Array]:
     """Return the numbers of the examples of each label, in the order of the labels."""
     numbers: dict[str, list[int]] = {}
-    for number, label in enumerate(strata(examples, task)):
+    for number, label in enumerate(_strata(examples, task)):
         numbers.setdefault(label, []).append(number)
     return [np.array(numbers[label]) for label in sorted(numbers)]
 

@@ -360,6 +360,7 @@ def measured(changes: Sequence[WeightChange], step: Callable[[str], None]) -> di
                 "largest eigenvalue": curvature,
             }
         )
+    content: dict[str, Any]
     content = {"rows": rows, "distances": layers, "states": states, "line": lines}
     if len(changes) > 1:
         content["plane"] = []
@@ -369,14 +370,12 @@ def measured(changes: Sequence[WeightChange], step: Callable[[str], None]) -> di
             content["plane"] += [
                 {"x": x, "y": y, "loss": float(loss)} for x, loss in zip(PLANE, losses, strict=True)
             ]
-    return content | {"notes": _notes(len(changes[0].examples))}
-
-
-def _notes(count: int) -> list[str]:
-    return [
+    count = len(changes[0].examples)
+    content["notes"] = [
         "distance: |end - start| / |start| of all weights below the head; CKA: of the states "
         "before and after, 1 if they are the same but for rotation and scale",
         f"loss: mean of {count:,} labelled examples; at the start with the tuned head",
         f"largest eigenvalue: of the Hessian of the loss at the tuned weights, on the first "
         f"{min(CURVED, count):,} examples; the smaller, the flatter",
     ]
+    return content

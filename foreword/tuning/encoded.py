@@ -130,36 +130,34 @@ def in_columns(encode: Callable[P, Iterator[EncodedExample]]) -> Callable[P, Enc
 
 def first_inputs(encoded: Sequence[EncodedExample]) -> Array:
     """Return where the inputs of each example begin, and the last ones end, (examples + 1,)."""
-    is_first = [not example.is_further for example in encoded]
-    return np.append(np.flatnonzero(is_first), len(encoded))
+    return np.append(np.flatnonzero(~_flags(encoded, "is_further")), len(encoded))
 
 
 def first_windows(encoded: Sequence[EncodedExample]) -> Array:
     """Return where the windows of each text begin, and where the last ones end, (texts + 1,)."""
-    is_first = [not example.is_continued for example in encoded]
-    return np.append(np.flatnonzero(is_first), len(encoded))
+    return np.append(np.flatnonzero(~_flags(encoded, "is_continued")), len(encoded))
 
 
 def cut_count(encoded: Sequence[EncodedExample]) -> int:
     """Return how many examples were cut to the model's length, in one of their inputs or more."""
-    return _examples_with(encoded, lambda example: example.was_cut)
+    return _examples_with(encoded, "was_cut")
 
 
 def windowed_count(encoded: Sequence[EncodedExample]) -> int:
     """Return how many examples have a text that is read in several windows, whole."""
-    return _examples_with(encoded, lambda example: example.is_continued)
+    return _examples_with(encoded, "is_continued")
 
 
-def _examples_with(
-    encoded: Sequence[EncodedExample], is_counted: Callable[[EncodedExample], bool]
-) -> int:
-    """Return how many examples have an input that is counted."""
-    number, counted = -1, set()
-    for example in encoded:
-        number += not example.is_further
-        if is_counted(example):
-            counted.add(number)
-    return len(counted)
+def _examples_with(encoded: Sequence[EncodedExample], flag: str) -> int:
+    """Return how many examples have an input with a flag."""
+    numbers = np.cumsum(~_flags(encoded, "is_further"))
+    return len(np.unique(numbers[_flags(encoded, flag)]))
+
+
+def _flags(encoded: Sequence[EncodedExample], name: str) -> Array:
+    if isinstance(encoded, EncodedTexts):
+        return np.asarray(getattr(encoded, name))
+    return np.asarray([getattr(one, name) for one in encoded], bool)
 
 
 def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) -> str | None:
@@ -184,7 +182,7 @@ def cut_warning(cut: int, examples: int, length: int, limit: int | None = None) 
 
 def output_counts(encoded: Sequence[EncodedExample]) -> Array:
     """Return how many outputs each input has, (inputs,) int64: 0 for a text's further windows."""
-    return np.where([one.is_continued for one in encoded], 0, state_counts(encoded))
+    return np.where(_flags(encoded, "is_continued"), 0, state_counts(encoded))
 
 
 def state_counts(encoded: Sequence[EncodedExample]) -> Array:

@@ -124,8 +124,6 @@ def draw_and_encode(
         UserError: the examples do not fit the task or each other, or the task the model.
     """
     first = variants[0]
-    if first.folds is not None and examples.dev:
-        raise UserError("--folds: scores parts of the training examples; leave --dev out")
     seeds = 1 if first.folds else max(v.seeds for v in variants)
     drawn = draw(examples.train, first.examples, seeds, task)
     if first.folds is not None:

@@ -5,8 +5,9 @@ To `tune` they have the columns and prefixes that are named, to a tuned model th
 
 from __future__ import annotations
 
+import itertools
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -42,6 +43,7 @@ from foreword.tables.table import (
 )
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks.multilabel import labels_of
 from foreword.tuning.tuned import SCORES, Predictor, TunedOn
 from foreword.tuning.tuned_model import TunedWriter
 
@@ -190,6 +192,8 @@ class ExampleReader:
         about |= {} if self.bad.share == BAD_ROWS else {"bad_rows": self.bad.share}
         if self.prefixes:
             about |= {"prefix": self.prefixes, "temperature": temperature}
+        warnings = [*self.bad.notes, *filter(None, overlaps)]
+        warnings += unused_columns(columns.label, itertools.chain.from_iterable(tasks))
         return Examples(
             mix_tasks(tasks, temperature),
             scored.pop("dev", ()),
@@ -197,7 +201,7 @@ class ExampleReader:
             TunedOn(asked.text, asked.pair, tuple(self.prefixes), is_pair),
             about,
             sum(part.skipped for part in parts.values()),
-            [*self.bad.notes, *filter(None, overlaps)],
+            warnings,
         ), columns
 
     def read_part(self, sources: Sequence[ExampleSource]) -> ReadPart:
@@ -262,6 +266,18 @@ class ExampleReader:
                 raise
             are_read = f"{ending} is read by --task {' and '.join(names)}"
             raise UserError(f"{error}; {are_read}") from None
+
+
+def unused_columns(label: str, train: Iterable[Labelled]) -> list[str]:
+    """Return a warning of columns of 0 and 1, `a,b,c`, in which no example has 1; or none."""
+    names = [name.strip() for name in label.split(",")]
+    if len(names) < 2:
+        return []
+    found = {each for example in train for each in labels_of(example.label)}
+    unused = ", ".join(name for name in names if name not in found)
+    if not unused or not found < set(names):
+        return []
+    return [f"no training example has 1 in {unused}, so the model never predicts it"]
 
 
 def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:

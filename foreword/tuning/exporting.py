@@ -57,7 +57,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResul
     if tuned.task.reader.compares_texts:
         family = exporting.find_family(trained, family_name)
         architecture, distance = _write_sentences(tuned, trained, family, out)
-        return _result(out, architecture, distance, [SENTENCES, *windows_note(tuned)])
+        facts = {"folder": str(out), "architecture": architecture, **distance}
+        return ExchangeResult(facts, (SENTENCES, *windows_note(tuned), *unchecked(distance)))
     exports = tuned.task.exports
     if exports is None:
         raise UserError(
@@ -80,7 +81,12 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResul
     vocab = tuned.tokenizer.vocab
     weights = tensors.to_hf(submodel, design, vocab, family, "backbone.")
     if classifier.backbone:
-        weights = _renamed(weights, classifier.backbone)
+        weights = {
+            new + name.removeprefix(old): tensor
+            for name, tensor in weights.items()
+            for old, new in classifier.backbone.items()
+            if name.startswith(old)
+        }
     weights |= _head_weights(tuned, classifier, weights)
     weights |= {name: torch.zeros(shape) for name, shape in classifier.unread.items()}
     with atomic.folder(out) as part:
@@ -89,14 +95,8 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResul
         length = tuned.template.length
         longest = family.differences(design).max_length or length
         difference = check(tuned, part, min(longest, length))
-    return _result(out, classifier.architecture, difference, _notes(tuned, family, design))
-
-
-def _result(
-    out: Path, architecture: str, difference: dict[str, float | None], notes: list[str]
-) -> ExchangeResult:
-    facts = {"folder": str(out), "architecture": architecture, **difference}
-    return ExchangeResult(facts, (*notes, *unchecked(difference)))
+    facts = {"folder": str(out), "architecture": classifier.architecture, **difference}
+    return ExchangeResult(facts, (*_notes(tuned, family, design), *unchecked(difference)))
 
 
 def _family_with_head(
@@ -184,16 +184,6 @@ def _head_weights(
     return named
 
 
-def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors whose names have one of the prefixes, with the new one."""
-    return {
-        new + name.removeprefix(old): tensor
-        for name, tensor in weights.items()
-        for old, new in prefixes.items()
-        if name.startswith(old)
-    }
-
-
 def _config(tuned: TunedModel, classifier: PublishedHead) -> Table:
     problem = exports_of(tuned).problem_type
     is_regression = problem == "regression"
@@ -261,21 +251,16 @@ def _write_sentences(
             {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
         )
         (part / POOLING).mkdir()
-        exporting.write_json(part / POOLING / "config.json", _pooling(tuned))
+        chosen = MODES[getattr(tuned.task, "pooling")]  # noqa: B009
+        pooling = {  # by the names that every version reads
+            "word_embedding_dimension": tuned.width,
+            **{f"pooling_mode_{mode}": mode == chosen for mode in (*MODES.values(), *OTHER_MODES)},
+            "include_prompt": True,
+        }
+        exporting.write_json(part / POOLING / "config.json", pooling)
         longest = family.differences(design).max_length or template.length
         difference = check(tuned, part, min(longest, template.length))
     return architecture, difference
-
-
-def _pooling(tuned: TunedModel) -> dict[str, object]:
-    """Return the settings of pooling, by the names that every version reads."""
-    chosen = MODES[getattr(tuned.task, "pooling")]  # noqa: B009
-    modes = (*MODES.values(), *OTHER_MODES)
-    return {
-        "word_embedding_dimension": tuned.width,
-        **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
-        "include_prompt": True,
-    }
 
 
 def _require_padding(folder: Path) -> None:

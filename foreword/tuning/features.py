@@ -46,20 +46,16 @@ class FeatureBatch:
 
     @property
     def token_count(self) -> int:
-        """0, since the backbone reads nothing."""
-        return 0
+        return 0  # since the backbone reads nothing
 
     def to(self, device: Any) -> FeatureBatch:
-        """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
 
     def features(self, network: Network) -> Tensor:
-        """Return the features."""
         return self.cached
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
-        """Return the features, without an auxiliary loss."""
-        return self.features(network), 0.0
+        return self.cached, 0.0
 
 
 @dataclass(frozen=True)

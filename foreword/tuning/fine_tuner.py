@@ -23,7 +23,7 @@ from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
 from foreword.tuning.encoding import Draw, TuneData, count_steps
-from foreword.tuning.features import ExampleBatches, ExampleSet, Features, NetworkBatch
+from foreword.tuning.features import ExampleBatches, ExampleSet, Features
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
 from foreword.tuning.rows import PackedExamples
@@ -31,7 +31,7 @@ from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, start_name, starting_network
 from foreword.tuning.tasks._contract import Confusion, Task
-from foreword.types import Array, Loss
+from foreword.types import Array
 
 MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training
 
@@ -106,7 +106,12 @@ class FineTuner(Hook):
         settings.strategy.prepare(self.network, seed)
         if settings.strategy.trains_new_tokens and (new := (*data.new_tokens, *fresh)):
             train_rows(self.network.backbone.embedding.token.weight, new)
-        self._require_trained(settings.reinit_layers)
+        top = self.network.parameters_by_depth()[1:][::-1][: settings.reinit_layers]
+        if not all(parameter.requires_grad for layer in top for parameter in layer):
+            raise UserError(
+                f"tune.reinit_layers: strategy '{self.strategy}' does not train all of the layers "
+                "that are initialised again; use --strategy full"
+            )
         self.train: ExampleSet = data.train.seeded(self.seed)
         self.dev: ExampleSet | None = draw.dev
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
@@ -115,15 +120,6 @@ class FineTuner(Hook):
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
         self._begun = self._backbone_weights() if settings.measures_change else []
-
-    def _require_trained(self, layers: int) -> None:
-        """Check that the top layers are trained, if they are not pretrained either."""
-        top = self.network.parameters_by_depth()[1:][::-1][:layers]
-        if not all(parameter.requires_grad for layer in top for parameter in layer):
-            raise UserError(
-                f"tune.reinit_layers: strategy '{self.strategy}' does not train all of the layers "
-                "that are initialised again; use --strategy full"
-            )
 
     def cache_features(self, cached: dict[tuple[int, torch.dtype], Features]) -> None:
         """Read cached features in place of the examples, since the backbone is not trained.
@@ -151,7 +147,7 @@ class FineTuner(Hook):
         optimizer = replace(settings.optimizer, lr=self.lr)
         return Loop(
             self.network,
-            self._loss,
+            lambda batch: batch_loss(self.network, self.task, batch)[1],
             ExampleBatches(
                 self.train, self.draw.numbers, settings.batch, self.seed, self.device.type
             ),
@@ -265,9 +261,6 @@ class FineTuner(Hook):
             self._trained = trained
             self.network.train_parts()
 
-    def _loss(self, batch: NetworkBatch) -> Loss:
-        return batch_loss(self.network, self.task, batch)[1]
-
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without what only training needed."""
         self.network.token_head = None
@@ -299,13 +292,9 @@ class FineTuner(Hook):
 
     def _change(self) -> dict[str, float]:
         """Return how far the weights moved, and how curved the training loss is where they are."""
-        norms = [
-            math.sqrt(sum(float(weight.double().square().sum()) for weight in weights))
-            for weights in (
-                [end - w for end, w in zip(self._backbone_weights(), self._begun, strict=True)],
-                self._begun,
-            )
-        ]
+        moved = [end - w for end, w in zip(self._backbone_weights(), self._begun, strict=True)]
+        squares = [sum(float(w.double().square().sum()) for w in ws) for ws in (moved, self._begun)]
+        distance = math.sqrt(squares[0]) / math.sqrt(squares[1])
         self.network.eval()
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
         looked_at = self.draw.numbers[:CURVED]
@@ -313,7 +302,7 @@ class FineTuner(Hook):
             lambda: mean_loss(self.network, self.task, self.train, looked_at), trained
         )
         self.network.train_parts()
-        return dict(zip(CHANGE, (norms[0] / norms[1], curvature), strict=True))
+        return dict(zip(CHANGE, (distance, curvature), strict=True))
 
     def _outputs(self, examples: ExampleSet) -> Array:
         return scored_outputs(self.task, self.network, examples)

@@ -47,7 +47,11 @@ def fine_tune(
     examples, first, request = job.examples, job.variants[0], job.request(trained)
     warn = lru_cache(display.warn)  # once, however many rates are tried
     with atomic.guarded(trained.run):
-        tracking = _tracking(job, display)
+        above = next(one for one in job.evaluation.parents if one.name == "evaluations")
+        name = "-".join(job.evaluation.relative_to(above).with_suffix("").parts)
+        about = {"task": config.kind_table(job.task), **config.to_table(first)}
+        place = above.parent / "tracking" / name
+        tracking = Tracking(place, name, display.warn, lambda: about)
         with closing(tracking, trackers):
             if len(job.rates) > 1:
 
@@ -76,15 +80,6 @@ def fine_tune(
         stored.write(job.evaluation, content)
         shutil.rmtree(job.seeds_folder, ignore_errors=True)
     return result, content
-
-
-def _tracking(job: TuneJob, display: ProgressReporter) -> Tracking:
-    assert job.evaluation is not None
-    task = config.kind_table(job.task)
-    settings = {"task": task, **config.to_table(job.variants[0])}
-    folder = next(above for above in job.evaluation.parents if above.name == "evaluations")
-    name = "-".join(job.evaluation.relative_to(folder).with_suffix("").parts)
-    return Tracking(folder.parent / "tracking" / name, name, display.warn, lambda: settings)
 
 
 def _record(scores: Scores) -> dict[str, Any]:

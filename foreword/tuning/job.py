@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
-from foreword.runs.stages import progress_folder
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.tables.examples import Labelled
@@ -78,12 +77,6 @@ class TuneJob:
     def seeds_folder(self) -> Path | None:
         """The folder of finished seeds: a call that was interrupted does not repeat them."""
         return self.folder and self.folder.with_name(f".{self.folder.name}.seeds")
-
-    @property
-    def progress_folder(self) -> Path:
-        """The folder that tells who looks at the run how far it has come."""
-        assert self.folder is not None
-        return progress_folder(self.folder)
 
     def request(self, trained: TrainedModel) -> str:
         """Return a digest of all that decides the result."""

@@ -24,7 +24,7 @@ from foreword.tuning import export_folder
 from foreword.tuning.encoded import output_counts
 from foreword.tuning.export_folder import exports_of
 from foreword.tuning.exporting import windows_note
-from foreword.tuning.scalar_mix import require_layers
+from foreword.tuning.network import require_layers
 from foreword.tuning.tasks._contract import PROBABILITY, ExampleOutputs
 from foreword.tuning.tuned_model import TunedModel
 from foreword.types import Array, Batch
@@ -63,7 +63,10 @@ class TunedGraph(Graph):
         batch = self.batch(input_ids, attention_mask, token_type_ids)
         positions = batch.positions
         if self.start is not None:
-            batch = _with_decoder(batch, self.start)
+            first = torch.zeros_like(batch.ids[:, :1])  # the start token, which sees all
+            sees_all = DocumentMask(first, batch.documents)
+            start = first + self.start
+            batch = Batch(start, first, CausalMask(), source=batch, cross_mask=sees_all)
         hidden, mixes = self.network.run_backbone(batch), self.network.scalar_mix is not None
         layers = require_layers(hidden.layers) if mixes else (hidden.states,)
         read = [self._read(states, positions, attention_mask) for states in layers]
@@ -87,13 +90,6 @@ class TunedGraph(Graph):
             return (states * is_text).sum(1) / is_text.sum(1).clamp(min=1)
         at = (mask if self.pooling == "first" else positions * mask).argmax(1)
         return states[torch.arange(states.shape[0]), at]
-
-
-def _with_decoder(source: Batch, start: int) -> Batch:
-    """Return the decoder's start token, which sees the whole source."""
-    first = torch.zeros_like(source.ids[:, :1])
-    cross = DocumentMask(first, source.documents)
-    return Batch(first + start, first, CausalMask(), source=source, cross_mask=cross)
 
 
 def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
@@ -123,22 +119,19 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
     ]
     with atomic.folder(out) as part:
         export_folder.write_tokenizer(tuned, part)
-        exporting.write_json(part / CONFIG, _config(tuned))
+        names = tuned.labels[: tuned.width] if tuned.task.judge.has_classes else ()
+        about: dict[str, Any] = {
+            "task": kinds.name_of(tuned.task),
+            "settings": config.to_table(tuned.task),
+            "problem_type": exports_of(tuned).problem_type,
+            **({"id2label": dict(enumerate(names))} if names else {}),
+            "max_length": length,
+        }
+        exporting.write_json(part / CONFIG, about)
         written = onnx_graph.write(
             graph, _samples(tuned, results), _answers(tuned, results), part, int8=int8
         )
     return replace(written, facts={"folder": str(out), **written.facts}, notes=notes)
-
-
-def _config(tuned: TunedModel) -> dict[str, Any]:
-    names = tuned.labels[: tuned.width] if tuned.task.judge.has_classes else ()
-    labels = {"id2label": dict(enumerate(names))} if names else {}
-    about: dict[str, Any] = {"task": kinds.name_of(tuned.task)}
-    about |= {
-        "settings": config.to_table(tuned.task),
-        "problem_type": exports_of(tuned).problem_type,
-    }
-    return {**about, **labels, "max_length": tuned.template.length}
 
 
 def _pooling(tuned: TunedModel) -> str:

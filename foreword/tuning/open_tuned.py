@@ -7,7 +7,7 @@ from pathlib import Path
 from foreword.errors import UserError, quoted_command
 from foreword.runs.run_folder import open_run
 from foreword.tuning.best import chosen_model
-from foreword.tuning.tuned import CHOSEN, Predictor, Tuned, is_tuned
+from foreword.tuning.tuned import CHOSEN, FILE, Predictor, Tuned, is_tuned
 from foreword.tuning.tuned_model import TunedWriter, load_tuned
 
 
@@ -23,12 +23,16 @@ def open_tuned(
         UserError: the folder holds no fine-tuned model, or a damaged one.
     """
     folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
     if not is_tuned(folder) and (folder / "recipe.toml").is_file():
         raise UserError(
             f"{folder}: was pretrained and not fine-tuned; "
             f"{quoted_command('tune', folder, '--train', 'FILE', '--dev', 'FILE')} teaches it a "
             "task"
         )
+    if not is_tuned(folder):
+        raise UserError(f"{folder}: not a fine-tuned model (no {FILE})")
     if (folder / CHOSEN).is_file():
         return chosen_model.load(folder, device)
     if not (folder / "run.json").is_file():

@@ -75,7 +75,5 @@ def current_settings(
         "hidden_layer": NO_LAYER,
         "output_bias": True,
     }
-    settings: dict[str, str | bool | None] = {
-        name: getattr(task, name) for name in head_settings(task, published)
-    }
+    settings = {name: getattr(task, name) for name in head_settings(task, published)}
     return {name: defaults[name] if value is None else value for name, value in settings.items()}

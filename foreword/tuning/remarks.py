@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foreword.evaluation import margins
 from foreword.formatting import quantity
-from foreword.tuning import margins
 from foreword.tuning.scores import Scores, metric_name, train_count
 
 
@@ -24,7 +24,13 @@ def remarks_on(
     if content["settings"].get("folds"):
         unit, scored = "fold", "each scored once by a network that learned from other folds"
     whole = f", {long:,} read in windows" if (long := count.get("in_windows", 0)) else ""
-    lines = [f"{row.name}: {layers}" for row in rows if (layers := _layers(row))]
+    lines = []
+    for row in rows:
+        if gamma := row.layers.get("layer_gamma"):
+            mixed = (score.mean for name, score in row.layers.items() if name != "layer_gamma")
+            shares = ", ".join(f"{share:.3f}" for share in mixed)
+            of_layers = f"layer weights, embeddings first: {shares}; gamma {gamma.mean:.3f}"
+            lines.append(f"{row.name}: {of_layers}")
     parts = [
         train_count(count),
         f"{scored}; {count['cut']:,} cut to {content['max_tokens']} tokens{whole}",
@@ -96,16 +102,6 @@ def label_rows(content: Mapping[str, Any]) -> list[dict[str, str]]:
         {"F1" if k == "f1" else k: v if isinstance(v, str) else f"{v:.3f}" for k, v in row.items()}
         for row in content.get("by_label", ())
     ]
-
-
-def _layers(scores: Scores) -> str:
-    """Return the learned weights of the scalar mix; "" for a row without one."""
-    learned = {name: score.mean for name, score in scores.layers.items()}
-    gamma = learned.pop("layer_gamma", None)
-    if gamma is None:
-        return ""
-    shares = ", ".join(f"{share:.3f}" for share in learned.values())
-    return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
 
 
 def _counted(number: int, noun: str) -> str:

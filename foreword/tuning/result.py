@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from foreword.disk import atomic, manifest, stored
+from foreword.evaluation.margins import margins
 from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
@@ -26,7 +27,6 @@ from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
 from foreword.tuning.bag_of_words import BagOfWords
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.margins import margins
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores, of_classes
 from foreword.tuning.tasks._contract import Confusion, Task

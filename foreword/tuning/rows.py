@@ -79,17 +79,14 @@ class PooledBatch:
 
     def features(self, network: Network) -> Tensor:
         """Return the states that the head reads, (layers, states, width) float32."""
-        first = self._features(network)
+        batch, columns = self.batch, self.columns
+        if self.read is not None and network.selects_positions:
+            positions, columns = self.read
+            batch = batch.with_part(positions)
+        hidden = network.run_backbone(batch)
+        first = network.features(hidden, self.rows, columns, self.lengths)
         rest = [part.features(network) for part in self.further]
         return torch.cat([first, *rest], dim=1) if rest else first
-
-    def _features(self, network: Network) -> Tensor:
-        if self.read is not None and network.selects_positions:
-            positions, index = self.read
-            hidden = network.run_backbone(self.batch.with_part(positions))
-            return network.features(hidden, self.rows, index, self.lengths)
-        hidden = network.run_backbone(self.batch)
-        return network.features(hidden, self.rows, self.columns, self.lengths)
 
     def features_and_loss(self, network: Network) -> tuple[Tensor, Tensor | float]:
         """Return the head's input and, with a `token_head`, the auxiliary loss."""
@@ -161,12 +158,6 @@ class PackedExamples(ABC):
         """Return the number of the text that each input is a window of."""
         return np.searchsorted(self._windows, inputs, side="right") - 1
 
-    def _read(self, number: int, epoch: int | None) -> list[int]:
-        """Return the inputs of an example that are read in an epoch, or all."""
-        inputs = np.arange(self._begins[number], self._begins[number + 1])
-        edges = np.flatnonzero(np.diff(self._texts_of(inputs))) + 1
-        return [int(n) for text in np.split(inputs, edges) for n in drawn(text, epoch)]
-
     def _rows(
         self, numbers: Array, width: int, device: str, epoch: int | None
     ) -> Iterator[list[list[list[int]]]]:
@@ -175,21 +166,25 @@ class PackedExamples(ABC):
         They are in parts, for the backbone to read one after another; in one, unless texts have
         several windows.
         """
-        examples = [self._read(n, epoch) for n in numbers]
+        examples: list[list[int]] = []  # the inputs of each that are read in the epoch
+        for number in numbers:
+            inputs = np.arange(self._begins[number], self._begins[number + 1])
+            edges = np.flatnonzero(np.diff(self._texts_of(inputs))) + 1
+            texts = (drawn(windows, epoch) for windows in np.split(inputs, edges))
+            examples.append(np.concatenate(list(texts)).tolist())
         width = max(width, *(self._sizes[n] for inputs in examples for n in inputs))
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         together = list(chain.from_iterable(examples))
         has_windows = len(np.unique(self._texts_of(np.asarray(together)))) < len(together)
         if has_windows:
             whole = [together] if self.loss_unit == "batch" else _undivided(examples, at_once)
-            for inputs in whole:
-                parts = _pieces(sorted(inputs), at_once)
-                yield [self._packed(part, width) for part in parts]
+            for some in whole:
+                yield [self._packed(part, width) for part in _pieces(sorted(some), at_once)]
             return
-        for inputs in _undivided(examples, at_once) if self.loss_unit == "example" else [together]:
-            rows = self._packed(inputs, width)
-            for some in _pieces(rows, at_once if self.loss_unit == "input" else len(rows)):
-                yield [some]
+        for some in _undivided(examples, at_once) if self.loss_unit == "example" else [together]:
+            rows = self._packed(some, width)
+            for piece in _pieces(rows, at_once if self.loss_unit == "input" else len(rows)):
+                yield [piece]
 
     def _packed(self, inputs: list[int], width: int) -> list[list[int]]:
         """Return the inputs in rows, several in one if the model can keep them apart."""
@@ -245,7 +240,7 @@ class PooledExamples(PackedExamples):
     def batches(
         self, numbers: Array, device: str, epoch: int | None = None
     ) -> Iterator[PooledBatch]:
-        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens at once.
+        """Yield the examples as `PackedExamples.batches` does.
 
         On CUDA the rows have one width and their count is a power of two, since kernels are
         compiled per shape; elsewhere they are as narrow as the examples allow.
@@ -256,49 +251,52 @@ class PooledExamples(PackedExamples):
             inputs = np.sort([n for rows in parts for row in rows for n in row])
             texts, windows = np.unique(self._texts_of(inputs), return_counts=True)
             counts = dict(zip(texts.tolist(), windows.tolist(), strict=True))
-            first, *further = [
-                self._pack(_padded(rows), length, counts)
-                if is_cuda
-                else self._pack(rows, max(sum(self._sizes_of(row)) for row in rows), counts)
-                for rows in parts
-            ]
-            batch = replace(first, windows=windows if (windows > 1).any() else None)
-            yield replace(self._with_targets(batch, texts), further=tuple(further))
-
-    def _with_targets(self, batch: PooledBatch, texts: Array) -> PooledBatch:
-        """Return a batch with the numbers and targets of the outputs for its texts."""
-        firsts = self._windows[texts]
-        is_pooled = self.encoded[int(firsts[0])].is_pooled
-        counts = [1 if is_pooled else len(self.encoded[n].pooled_positions) for n in firsts]
-        return replace(
-            batch,
-            numbers=np.repeat(self._examples_of(firsts), counts),
-            targets=np.concatenate([np.atleast_1d(self.targets[text]) for text in texts]),
-        )
+            packed = []
+            for rows in parts:
+                full = max(sum(self._sizes_of(row)) for row in rows)
+                if is_cuda:
+                    full, empty = length, (1 << (len(rows) - 1).bit_length()) - len(rows)
+                    rows = [*rows, *[[]] * empty]
+                packed.append(self._pack(rows, full, counts))
+            # The numbers and targets of the outputs for the texts of all parts.
+            firsts = self._windows[texts]
+            is_pooled = self.encoded[int(firsts[0])].is_pooled
+            outputs = [1 if is_pooled else len(self.encoded[n].pooled_positions) for n in firsts]
+            yield replace(
+                packed[0],
+                numbers=np.repeat(self._examples_of(firsts), outputs),
+                targets=np.concatenate([np.atleast_1d(self.targets[text]) for text in texts]),
+                windows=windows if (windows > 1).any() else None,
+                further=tuple(packed[1:]),
+            )
 
     def _pack(self, rows: list[list[int]], width: int, windows: Mapping[int, int]) -> PooledBatch:
         """Return rows of inputs; `windows` has how many of them there are of each text."""
-        shape = (len(rows), width)
-        ids, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        documents = np.full(shape, -1, np.int64)
-        weights = np.zeros(shape, np.float32)  # a text's tokens but the first are predicted
-        places: dict[int, tuple[int, int]] = {}  # of each input: row, first column
         inputs = [n for row in rows for n in row]
-        texts = dict(zip(inputs, self._texts_of(np.asarray(inputs)).tolist(), strict=True))
-        # Place the inputs in their rows.
+        tokens = texts_in_rows([[self.encoded[n].ids for n in row] for row in rows], width)
+        documents = tokens.documents
+        is_token = documents >= 0
+        places: dict[int, tuple[int, int]] = {}  # of each input: row, first column
         for r, row in enumerate(rows):
-            column = 0
-            for d, n in enumerate(row):
-                example = self.encoded[n]
-                columns_of = slice(column, column + len(example.ids))
-                ids[r, columns_of], segments[r, columns_of] = example.ids, example.segments
-                documents[r, columns_of] = d
-                predicted = max(len(example.ids) - 1, 1) * windows[texts[n]]
-                weights[r, columns_of] = self.auxiliary / predicted
-                places[n] = (r, column if self.template.start is None else d)
-                column = columns_of.stop
-        # The batch, with a decoder if the model has one.
-        batch = self._batch(Tokens(ids, documents, positions_within(documents), segments), weights)
+            begins = np.cumsum([0, *self._sizes_of(row)]).tolist()
+            firsts = begins if self.template.start is None else range(len(row))
+            places |= {n: (r, first) for n, first in zip(row, firsts, strict=False)}
+        # The batch, with a decoder if the model has one; with `auxiliary` each token is a target.
+        mask = document_mask(documents, documents)
+        mask = CausalMask() & mask if self.template.is_causal else mask
+        segments = None
+        if self.template.has_segments:
+            segments = np.zeros_like(tokens.ids)
+            segments[is_token] = np.concatenate([self.encoded[n].segments for n in inputs])
+        batch = Batch(tokens.ids, tokens.positions, mask, segments=segments)
+        if self.auxiliary:
+            weights = np.zeros(documents.shape, np.float32)
+            sizes = np.asarray(self._sizes_of(inputs))
+            texts = self._texts_of(np.asarray(inputs)).tolist()
+            of_text = np.asarray([windows[text] for text in texts])
+            predicted = np.maximum(sizes - 1, 1) * of_text  # a text's tokens but the first
+            weights[is_token] = np.repeat(self.auxiliary / predicted, sizes)
+            batch = replace(next_token(tokens, weights, mask), segments=segments)
         if self.template.start is not None:
             batch = _with_decoder(batch, documents, self.template.start, max(map(len, rows)))
         return self._pooled(batch, places)
@@ -326,15 +324,18 @@ class PooledExamples(PackedExamples):
             _read_positions(len(batch.ids), at_rows, at_columns) if (lengths == 1).all() else None,
         )
 
-    def _batch(self, tokens: Tokens, weights: Array) -> Batch:
-        """Return the backbone's input; with `auxiliary`, each token is a target with its weight."""
-        documents = tokens.documents
-        mask = document_mask(documents, documents)
-        mask = CausalMask() & mask if self.template.is_causal else mask
-        segments = tokens.segments if self.template.has_segments else None
-        if not self.auxiliary:
-            return Batch(tokens.ids, tokens.positions, mask, segments=segments)
-        return replace(next_token(tokens, weights, mask), segments=segments)
+
+def texts_in_rows(rows: list[list[Array]], width: int) -> Tokens:
+    """Return rows of several texts each, end to end and right-padded, a document each."""
+    ids = np.zeros((len(rows), width), np.int64)
+    documents = np.full(ids.shape, -1, np.int64)
+    for r, row in enumerate(rows):
+        end = 0
+        for number, text in enumerate(row):
+            begin, end = end, end + len(text)
+            documents[r, begin:end] = number
+    ids[documents >= 0] = np.concatenate([text for row in rows for text in row])
+    return Tokens(ids, documents, positions_within(documents))
 
 
 def _read_positions(count: int, rows: Array, columns: Array) -> tuple[ReadPositions, Array]:
@@ -372,11 +373,6 @@ def _undivided(examples: Sequence[list[int]], most: int) -> Iterator[list[int]]:
             inputs = []
         inputs = inputs + example_inputs
     yield inputs
-
-
-def _padded(rows: list[list[int]]) -> list[list[int]]:
-    """Return rows with empty ones, so that their number is a power of two."""
-    return [*rows, *[[]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
 
 
 def _pieces(items: Sequence[Any], size: int) -> list[list[Any]]:

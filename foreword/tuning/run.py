@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.evaluation.text_metrics import word_rules
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.tuning.bag_of_words import bags_of_words
+from foreword.tuning.drawing import HELD_FEWEST, HELD_PARTS, DrawnExamples
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
 from foreword.tuning.encoding import TuneData, draw_and_encode
-from foreword.tuning.held_out import not_calibrated
+from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import TuneJob
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.result import TuneResult, with_words
-from foreword.tuning.rows import PackedExamples
 from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
 from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, recipe_for
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import Inputs, Task
 from foreword.tuning.tasks._writing import WritingTask
-from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.trainings import Listeners, Trainings
 from foreword.types import Array
 
@@ -61,9 +61,8 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
     fits = task.answers.fits and first.calibrate and (is_saved or first.folds is not None)
     holds_out = fits and first.folds is None
     data = draw_and_encode(trained, task, variants, job.examples, holds_out=holds_out)
-    counts = _counts(data, job)
-    read = sum(len(first_inputs(part.encoded)) - 1 for part in _read(data))
-    cut = cut_warning(counts["cut"], read, data.template.length, trained.recipe.model.limit)
+    parts = [data.train, *([] if data.drawn.folds else data.dev)]
+    counts, cut = counted(trained, job, data.drawn, data.template, [p.encoded for p in parts])
     if cut:
         listeners.warn(cut)
     untrained, correct = _baselines(task, data)
@@ -84,7 +83,14 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
     # Put the rows that were not trained below those that were.
     notes = notes_of(results, untrained, first, task)
     if fits and saved.calibration is None:
-        notes.append(not_calibrated(None if data.held_out else counts["train"]))
+        why = "the training for it diverged"
+        if data.held_out is None:
+            why = (
+                f"{counts['train']:,} training examples are too few to hold some out, which needs "
+                f"{HELD_FEWEST * HELD_PARTS:,}; --folds 5 in place of --dev calibrates on all of "
+                "them"
+            )
+        notes.append(f"probabilities are not calibrated: {why}")
     if task.judge.scores_untuned:
         untrained = [_untuned(task, data), *untrained]
     rows = [
@@ -106,8 +112,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         notes=(
             *filter(None, [cut]),
             *notes,
-            *_untrained_notes(network, data.added, first),
-            *_bound_notes(task, trained),
+            *_notes_of_model(trained, task, network, data.added, first),
             *word_rules(task.judge.names),
         ),
         confusion=added_confusion([one.confusion for one in results[0]]),
@@ -136,40 +141,49 @@ def _require_possible(trained: TrainedModel, job: TuneJob) -> None:
         )
 
 
-def _counts(data: TuneData, job: TuneJob) -> dict[str, int]:
-    return {
-        "train": len(data.drawn.numbers[0]),
-        **({} if job.variants[0].examples is None else {"drawn_from": data.drawn.total}),
-        "dev": len(job.examples.dev) or data.drawn.total,
-        "cut": sum(cut_count(part.encoded) for part in _read(data)),
-        "in_windows": sum(windowed_count(part.encoded) for part in _read(data)),
+def counted(
+    trained: TrainedModel,
+    job: TuneJob,
+    drawn: DrawnExamples,
+    template: InputTemplate,
+    encoded: Sequence[Inputs],
+) -> tuple[dict[str, int], str | None]:
+    """Return the numbers of examples, as results have them, and a warning if many were cut.
+
+    Args:
+        encoded: the inputs of the examples to train on, and of those to score, each once.
+    """
+    counts = {
+        "train": len(drawn.numbers[0]),
+        **({} if job.variants[0].examples is None else {"drawn_from": drawn.total}),
+        "dev": len(job.examples.dev) or drawn.total,
+        "cut": sum(map(cut_count, encoded)),
+        "in_windows": sum(map(windowed_count, encoded)),
         "skipped": job.examples.skipped,
     }
+    read = sum(len(first_inputs(inputs)) - 1 for inputs in encoded)
+    limit = trained.recipe.model.limit
+    return counts, cut_warning(counts["cut"], read, template.length, limit)
 
 
-def _read(data: TuneData) -> list[PackedExamples]:
-    """Return the examples to train on and those to score, each once."""
-    return [data.train, *([] if data.drawn.folds else data.dev)]
-
-
-def _bound_notes(task: Task, trained: TrainedModel) -> Iterator[str]:
-    """Yield a note if scores of likelihoods are bounds."""
-    if trained.unmasks and "perplexity" in task.judge.names:
-        yield (
-            "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
-            "it is at most this, and not to be ranked with that of other models or of unigrams"
-        )
-
-
-def _untrained_notes(
-    network: Network, added: Sequence[str], settings: TuneSettings
+def _notes_of_model(
+    trained: TrainedModel,
+    task: Task,
+    network: Network,
+    added: Sequence[str],
+    settings: TuneSettings,
 ) -> Iterator[str]:
-    """Yield a note if tokens that are new to the model keep their random embeddings."""
+    """Yield a note if new tokens keep random embeddings, and if likelihoods are bounds."""
     if added and not network.backbone.embedding.token.weight.requires_grad:
         yield (
             f"{', '.join(added)}: new to the model, and strategy "
             f"{kinds.name_of(settings.strategy)} leaves their embeddings as they began at random; "
             "full trains them"
+        )
+    if trained.unmasks and "perplexity" in task.judge.names:
+        yield (
+            "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
+            "it is at most this, and not to be ranked with that of other models or of unigrams"
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.statistics import NO_INTERVAL, bootstrap_each
+from foreword.evaluation.text_metrics import word_rules
 from foreword.formatting import interval
 from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
@@ -27,7 +28,6 @@ from foreword.tuning.rows import PooledExamples
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
-from foreword.tuning.text_metrics import word_rules
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array

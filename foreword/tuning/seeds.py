@@ -47,17 +47,6 @@ def notes_of(
 ) -> list[str]:
     """Return what a reader of the scores has to know of the seeds, a line each."""
     finals = [result.final for result in results[0] if not result.has_diverged]
-    noun = "folds" if settings.folds else "seeds"
-    return [
-        *_diverged_notes(results),
-        *_undefined_notes(results),
-        *_choice_notes(settings, finals[0]),
-        *_stuck_notes(finals, baselines, settings.metric, task, noun),
-    ]
-
-
-def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
-    """Return a line for each variant of which some seeds diverged."""
     notes = []
     for runs in results:
         if failed := [result.final for result in runs if result.has_diverged]:
@@ -66,7 +55,15 @@ def _diverged_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
                 f"{failed[0].name}: {len(failed)} of {len(runs)} seeds diverged (seed {seeds}) and "
                 f"are not in the scores; the first: {failed[0].about['diverged']}"
             )
-    return notes
+    notes += _undefined_notes(results)
+    if settings.keep == "best":
+        name = metric_name(finals[0].chosen_metric(settings.metric))
+        notes.append(
+            f"each seed kept the best of its epochs by {name} on the dev examples, which is "
+            "therefore a little too high; score others too, with --test, for a number to report"
+        )
+    noun = "folds" if settings.folds else "seeds"
+    return [*notes, *_stuck_notes(finals, baselines, settings.metric, task, noun)]
 
 
 def _undefined_notes(results: Sequence[Sequence[SeedResult]]) -> list[str]:
@@ -116,14 +113,3 @@ def _stuck_notes(
     )
     cause = "likely --lr is too high, training is too short, or pretraining has barely begun"
     return [f"{which} no better than '{best.strategy}' by {metric_name(name)}; {cause}"]
-
-
-def _choice_notes(settings: TuneSettings, final: Scores) -> list[str]:
-    """Return a line that says what the dev examples chose, if anything."""
-    if settings.keep == "last":
-        return []
-    name = metric_name(final.chosen_metric(settings.metric))
-    return [
-        f"each seed kept the best of its epochs by {name} on the dev examples, which is therefore "
-        "a little too high; score others too, with --test, for a number to report"
-    ]

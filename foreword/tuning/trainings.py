@@ -1,21 +1,27 @@
-"""The trainings of a fine-tuning: its seeds or folds, and those that fit and save."""
+"""The trainings of a fine-tuning: its seeds or folds, and those that fit and save.
+
+Probabilities, thresholds and the scores of folds are fitted on examples that were not trained on.
+Holding them out of every training would take a tenth of the labels from the saved model, so one
+more network is trained on the rest, and its fits are given to those trained on all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.evaluation.calibration import BINS
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
-from foreword.tuning.held_out import HeldOutFit, calibration, cross_fitted
 from foreword.tuning.job import TuneJob
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores
@@ -24,6 +30,7 @@ from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
+from foreword.types import Array
 
 ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
 
@@ -60,6 +67,98 @@ class VariantResult:
     network: Network | None = None
     calibration: dict[str, Any] | None = None
     extra: Mapping[str, MeanScore] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeldOutFit:
+    """Examples that were not trained on, and the outputs for them.
+
+    Attributes:
+        outputs: (outputs, labels).
+        targets: what `Task.targets` returned.
+        folds: the fold of each output, (outputs,) int64.
+    """
+
+    outputs: Array
+    targets: Any
+    folds: Array
+
+    @classmethod
+    def of(
+        cls, data: TuneData, draws: Sequence[Draw], results: Sequence[SeedResult]
+    ) -> HeldOutFit | None:
+        """Return those of one or more trainings; None without outputs."""
+        parts = [
+            (draw, result.outputs)
+            for draw, result in zip(draws, results, strict=True)
+            if result.outputs is not None
+        ]
+        if not parts:
+            return None
+        held = [int(n) for draw, _ in parts if draw.held is not None for n in draw.held]
+        outputs = [outputs for _, outputs in parts]
+        return cls(
+            np.concatenate(outputs),
+            data.pack([data.drawn.examples[n] for n in held]).targets,
+            np.repeat(np.arange(len(parts)), list(map(len, outputs))),
+        )
+
+    def fitted(self, task: Task, but: int = -1) -> Mapping[str, Any]:
+        """Return what a task's answers fit on them, but for those of one fold."""
+        if not task.answers.fits:
+            return {}
+        others = self.folds != but
+        return task.answers.fitted(self.outputs[others], self.targets[others])
+
+
+def cross_fitted(
+    task: Task, held: HeldOutFit, results: Sequence[SeedResult]
+) -> tuple[list[SeedResult], tuple[float, float]]:
+    """Return folds scored with what the other folds fit, and the calibration errors.
+
+    Args:
+        task: whose answers fit something.
+
+    Returns:
+        The results, and the expected calibration error of all outputs before and after.
+    """
+    scored, scaled, number = [], held.outputs.copy(), -1
+    for result in results:
+        if result.outputs is None:
+            scored.append(result)
+            continue
+        number += 1
+        is_in = held.folds == number
+        settings = held.fitted(task, number if held.folds[-1] else -1)
+        own, targets = replace(task, **settings), held.targets[is_in]
+        scores = own.judge.scores(result.outputs, targets)
+        final = replace(result.final, metrics={k: MeanScore(v) for k, v in scores.items()})
+        correct = own.judge.correct(result.outputs, targets)
+        scored.append(
+            result._replace(
+                final=final,
+                confusion=own.judge.confusion(result.outputs, targets),
+                correct=None if correct is None else correct.tolist(),
+            )
+        )
+        scaled[is_in] /= settings.get("temperature", 1.0)
+    error = task.answers.calibration_error
+    return scored, (error(held.outputs, held.targets), error(scaled, held.targets))
+
+
+def calibration(
+    fitted: Mapping[str, Any], examples: int, errors: Sequence[float], *, on: str
+) -> dict[str, Any]:
+    """Return what was fitted and how it changes the error, as the file of the scores holds it.
+
+    Args:
+        examples: the number of examples that it was fitted on.
+        errors: the expected calibration error before and after, on examples to score.
+        on: what the first were: examples "held out", or all of them in "folds".
+    """
+    before, after = errors
+    about = {"on": on, "examples": examples, "error_before": before, "error": after}
+    return {**fitted, **about, "bins": BINS}
 
 
 class Trainings:

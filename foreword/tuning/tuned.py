@@ -6,7 +6,7 @@ They answer with labels, numbers or vectors, however they compute.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -251,20 +251,16 @@ class Predictor(ABC):
         examples, has_text = self.tuned_on.examples(texts, pairs, self.task)
         results = self.outputs_of(examples)
         if self.task.reader.takes_texts and all(len(result.outputs) == 1 for result in results):
-            return self._in_place(results, has_text)
+            outputs: Array = np.full((len(has_text), self.width), np.nan, np.float32)
+            if results:
+                outputs[has_text] = np.concatenate([result.outputs for result in results])
+            return outputs
         arrays = iter(result.outputs for result in results)
         return [next(arrays) if known else None for known in has_text]
 
     def outputs_of(self, examples: LabelledTexts) -> list[ExampleOutputs]:
         """Return what it computes for each example."""
         return self.compute(examples)[0]
-
-    def _in_place(self, results: Sequence[ExampleOutputs], has_text: Array) -> Array:
-        """Return the output of each text, (texts, outputs) float32; nan where there is none."""
-        outputs: Array = np.full((len(has_text), self.width), np.nan, np.float32)
-        if results:
-            outputs[has_text] = np.concatenate([result.outputs for result in results])
-        return outputs
 
     def answer_types(self, *, probabilities: bool, is_pair: bool = False) -> dict[str, Any]:
         """Return the Arrow type of each column of its answers.

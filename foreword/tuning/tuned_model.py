@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 
 from foreword.disk import manifest
-from foreword.errors import UserError, quoted_command
+from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
 from foreword.nn.init import initialise
 from foreword.nn.model import neural
@@ -70,11 +70,9 @@ class TunedModel(Predictor):
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that it reads of an example, special ones included."""
         return self.template.length
 
     def with_task(self, task: Task) -> Self:
-        """Return the model with other settings of its task."""
         return replace(self, task=task)
 
     def compute(
@@ -99,7 +97,6 @@ class TunedModel(Predictor):
 
     @property
     def width(self) -> int:
-        """The number of outputs of the head."""
         settings = self.network.backbone.settings
         layers = 1 if self.network.scalar_mix is None else settings.layers + 1
         with torch.no_grad():
@@ -187,25 +184,17 @@ def not_one_network(folder: Path) -> UserError:
 
 
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
-    """Load a model that `foreword tune` saved.
+    """Load a tuned network with a task's head; `foreword.tuning.open_tuned` opens any tuned model.
 
     Args:
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:
-        UserError: the folder holds no fine-tuned model, or a damaged one.
+        UserError: the folder holds an average of candidates, or what it holds is damaged.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
-    if not is_tuned(folder):
-        is_run = (folder / "recipe.toml").is_file()
-        hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
-        raise UserError(f"{folder}: not a fine-tuned model (no {FILE}){hint}")
     if (folder / CHOSEN).is_file():
         raise not_one_network(folder)
-    if (folder / "run.json").exists():
-        raise UserError(f"{folder}: answers in text; use {quoted_command('generate', folder)}")
     # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
     tuned = Tuned.read(folder)

@@ -22,7 +22,6 @@ from foreword.verbs._tune_settings import BEST, FineTunes
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
-    from foreword.tuning.job import Examples as TuningExamples
     from foreword.tuning.job import TuneJob
     from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
@@ -222,14 +221,14 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def __call__(self) -> TuningResult:
         from foreword.process import allocator
         from foreword.reports import model_card
-        from foreword.runs.stages import watchable
+        from foreword.runs.stages import progress_folder, watchable
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
         from foreword.tuning.fine_tuning import fine_tune
+        from foreword.tuning.job import TuneJob
         from foreword.tuning.published_head import with_published_head
         from foreword.tuning.strategies.best import suits
-        from foreword.tuning.tasks.multilabel import unused_columns
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -264,14 +263,17 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                 raise UserError("--strategy best: texts to compare need scores; leave it out")
             variants = [replace(self, strategy="full").tuning_task({"kind": self.task})[1]]
         notes = task.judge.notes(examples.train, examples.dev, trained.tokenizer)
-        warnings = [*examples.warnings, *unused_columns(columns.label, examples.train)]
-        examples = replace(examples, warnings=warnings, notes=[*warnings, *notes, *left_out])
+        examples = replace(examples, notes=[*examples.warnings, *notes, *left_out])
         name = self.name or name_of(sources["train"])
         if unlabelled is not None:
             name = self.name or f"{name}-adapted"
             run, examples = unlabelled.adapt(trained, examples, task, display)
             trained = self.opened(run)
-        job = self._job(base, task, examples, variants, name)
+        out = self.folder_of(base, name)
+        scores = base.run / "evaluations" / f"tune-{self.task}-{name}.json"
+        job = TuneJob(
+            task, examples, variants, *self.rates, name=name, evaluation=scores, folder=out
+        )
 
         # Return a result that is there already, and never overwrite another one.
         done, result = job.done(trained), None
@@ -279,17 +281,16 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         if done is None:
             self._say_before(display, trained, job)
             try:
-                with display, watchable(display, job.progress_folder) as shown:
+                with display, watchable(display, progress_folder(out)) as shown:
                     if variants[0].strategy.chooses:
                         done = tune_best(trained, job, shown)
                     else:
                         result, done = fine_tune(trained, job, shown, trackers)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("interrupted; the same command continues") from None
-        places = self.folder_of(base, name), self._evaluation(base, name)
-        if not was_done and places[0].is_dir():
-            model_card.write(places[0], places[0], model_card.OWN, {})
-        return TuningResult(*places, done, result, was_done)
+        if not was_done and out.is_dir():
+            model_card.write(out, out, model_card.OWN, {})
+        return TuningResult(out, scores, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
         from foreword.tuning.run import variants
@@ -321,30 +322,6 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         for variant in variants:
             recipe_for(trained.recipe, variant.strategy)  # before text is read
         return without_tied_head(variants, trained, task) if self.compare else (variants, [])
-
-    def _job(
-        self,
-        trained: TrainedModel,
-        task: Task,
-        examples: TuningExamples,
-        variants: Sequence[TuneSettings],
-        name: str,
-    ) -> TuneJob:
-        """Return the fine-tuning, and where its results go."""
-        from foreword.tuning.job import TuneJob
-
-        return TuneJob(
-            task,
-            examples,
-            variants,
-            *self.rates,
-            name=name,
-            evaluation=self._evaluation(trained, name),
-            folder=self.folder_of(trained, name),
-        )
-
-    def _evaluation(self, trained: TrainedModel, name: str) -> Path:
-        return trained.run / "evaluations" / f"tune-{self.task}-{name}.json"
 
     def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""

@@ -18,7 +18,7 @@ from foreword.verbs._tune_settings import FineTunes
 
 if TYPE_CHECKING:
     from foreword.evaluation.statistics import Signal
-    from foreword.tuning.suite import FoundFiles, SuiteTask, TuningSuite
+    from foreword.suites.suite import FoundFiles, SuiteTask, TuningSuite
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +58,7 @@ class SuiteResult(Result):
 
     def tables(self) -> Sequence[Part]:
         """Return the table, shares in percent, how to read it, and the files."""
-        from foreword.tuning.suite_table import cells_in_percent
+        from foreword.suites.table import cells_in_percent
 
         heads, cells = cells_in_percent(self.rows)
         heads = [head.replace(" ", "\n") for head in heads]
@@ -100,7 +100,7 @@ class SuiteComparison(Result):
         return {"rows": self.rows, "signals": signals, "evaluations": files}
 
     def _signals(self) -> dict[str, Signal | None]:
-        from foreword.tuning.suite_table import run_signals
+        from foreword.suites.table import run_signals
 
         return run_signals({name: one.rows for name, one in self._named()})
 
@@ -110,7 +110,7 @@ class SuiteComparison(Result):
     def tables(self) -> Sequence[Part]:
         """Return the table, what was noted of the runs, and the files."""
         from foreword.evaluation.statistics import signal_notes
-        from foreword.tuning.suite_table import ERROR
+        from foreword.suites.table import ERROR
 
         columns = [name for name in self.rows[0] if not name.endswith(ERROR)]
         rows = [
@@ -179,13 +179,18 @@ class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
     table: PathName | None = None
 
     def __call__(self) -> SuiteResult | SuiteComparison:
-        from foreword.tuning.suite_table import run_rows
-        from foreword.verbs._suite_work import heldout_loss, write_csv
+        import pyarrow as pa
+
+        from foreword.suites.run import heldout_loss
+        from foreword.suites.table import run_rows
+        from foreword.tables.files import format_of
+        from foreword.tables.write import SourcedRow, writing_rows
 
         folders = list(dict.fromkeys(map(Path, paths(self.run))))
         if self.out is not None and len(folders) > 1:
             raise UserError("--out: is for one run; the models of several are in RUN/tuned")
         if self.table is not None:
+            format_of(Path(self.table))
             atomic.require_writable(Path(self.table), is_folder=False, remedy=atomic.OTHER_OUT)
         names = distinct_names(folders)
         trained = map(self.opened, folders)
@@ -193,7 +198,10 @@ class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
         results = tuple(self._result(folder) for folder in folders)
         rows = run_rows({n: one.rows for n, one in zip(names, results, strict=True)}, losses)
         if self.table is not None:
-            write_csv(Path(self.table), rows)
+            columns = dict.fromkeys(name for row in rows for name in row)
+            types = dict.fromkeys(columns, pa.float64()) | {"run": pa.string()}
+            with writing_rows(Path(self.table), types) as write:
+                write([SourcedRow(row["run"], row) for row in rows])
         if len(results) == 1:
             return results[0]
         return SuiteComparison(results, rows, None if self.table is None else Path(self.table))
@@ -202,9 +210,9 @@ class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
         from foreword.process import allocator
         from foreword.runs.stages import Prefixed
         from foreword.runs.tracking import trackers_of
-        from foreword.tuning.suite import load_suite
+        from foreword.suites.run import SuiteRun
+        from foreword.suites.suite import load_suite
         from foreword.verbs._arguments import path
-        from foreword.verbs._suite_work import SuiteRun
 
         # Check every argument.
         suite = load_suite(str(path(self.suite, "SUITE")))
@@ -246,8 +254,8 @@ class TuneSuite(FineTunes, Verb[SuiteResult | SuiteComparison]):
         self, suite: TuningSuite, folder: Path
     ) -> tuple[list[tuple[SuiteTask, FoundFiles]], list[str]]:
         """Return the tasks whose files are in a folder, and a line for what is not."""
+        from foreword.suites.suite import FoundFiles, find_files
         from foreword.tables.given import texts_of
-        from foreword.tuning.suite import FoundFiles, find_files
 
         given = self.tasks.split(",") if isinstance(self.tasks, str) else self.tasks
         names = [name.strip() for name in texts_of(given, "--tasks") if name.strip()]

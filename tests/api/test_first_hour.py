@@ -22,8 +22,8 @@ from foreword.tables.examples import Labelled, overlap_note
 from foreword.tables.read import read_table
 from foreword.tables.table import labelled
 from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tuned_model import load_tuned
 from tests.train import runs
 
 EXAMPLES = [(f"a {word} film", label) for word, label in (("good", "1"), ("bad", "0"))] * 6
@@ -53,8 +53,8 @@ def test_a_tuned_model_in_place_of_a_run_is_named_as_such(
 
 
 def test_a_run_in_place_of_a_tuned_model_is_named_as_such(run: Path) -> None:
-    with pytest.raises(UserError, match="it is a run, which 'foreword tune' fine-tunes"):
-        load_tuned(run)
+    with pytest.raises(UserError, match="was pretrained and not fine-tuned"):
+        open_tuned(run)
 
 
 @pytest.mark.parametrize(

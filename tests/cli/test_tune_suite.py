@@ -12,8 +12,8 @@ import pytest
 import foreword
 from foreword.cli.main import run
 from foreword.errors import TrainingStoppedError
+from foreword.suites import run as suite_run
 from foreword.tuning.job import TuneJob
-from foreword.verbs import _suite_work
 from tests.cli.conftest import Refused
 from tests.tuning.glue import write
 from tests.tuning.runs import make_run
@@ -122,7 +122,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
 ) -> None:
     done: list[str] = []
     held: list[int] = []
-    fine_tune = _suite_work.fine_tune
+    fine_tune = suite_run.fine_tune
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
         held.append(sum(isinstance(one, TuneJob) for one in gc.get_objects()))
@@ -132,7 +132,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
         done.append(wanted.name)
         return fine_tune(trained, wanted, *rest)
 
-    monkeypatch.setattr(_suite_work, "fine_tune", killed)
+    monkeypatch.setattr(suite_run, "fine_tune", killed)
     assert run(words) == 130
     assert held == [1, 1, 1], "the examples of one task are in memory"
     file = tmp_path / "run" / "evaluations" / "tune-suite-glue.json"
@@ -184,14 +184,14 @@ def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fine_tune = _suite_work.fine_tune
+    fine_tune = suite_run.fine_tune
 
     def diverging(trained: Any, wanted: Any, *rest: Any) -> Any:
         if wanted.name == "CoLA":
             raise TrainingStoppedError("the loss is not finite")
         return fine_tune(trained, wanted, *rest)
 
-    monkeypatch.setattr(_suite_work, "fine_tune", diverging)
+    monkeypatch.setattr(suite_run, "fine_tune", diverging)
     assert run([*words, "--tasks", "CoLA,RTE"]) == 2
     captured = capsys.readouterr()
     assert "CoLA: the loss is not finite" in captured.err

@@ -23,10 +23,10 @@ from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables, write
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.margins import margin
 from foreword.evaluation.statistics import half_width_of_share, interval
 from foreword.reports.comparison import write_comparison
 from foreword.runs.run import train_run
-from foreword.tuning.margins import margin
 from tests.comparison import grids
 
 VALUES = [0.61, 0.58, 0.66, 0.6]

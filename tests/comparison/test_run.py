@@ -12,7 +12,7 @@ import pytest
 
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.jobs import Job
-from foreword.comparison.on_cluster import run_on_cluster
+from foreword.comparison.on_pool import run_on_pool
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
@@ -353,7 +353,7 @@ def test_a_tuning_that_two_tasks_score_is_done_once_by_jobs_beside_each_other(
     file = grids.write_grid(tmp_path, tasks=tasks, cells=[grids.CAUSAL])
     comparison = Comparison(load_grid(file), tmp_path / "out", grids.Quiet())
     comparison.prepare()
-    run_on_cluster(comparison, AtOnce())
+    run_on_pool(comparison, AtOnce())
     assert all(comparison.seconds_taken(job) is not None for job in comparison.jobs())
     assert sorted(submitted) == [
         "Reviews: bag of words",

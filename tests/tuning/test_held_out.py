@@ -13,8 +13,8 @@ from scipy.special import softmax
 
 import foreword
 from foreword.errors import UserError
+from foreword.evaluation.calibration import calibration_error
 from foreword.tables.examples import Labelled
-from foreword.tuning.calibration import calibration_error
 from foreword.tuning.drawing import folds, held_out
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.multilabel import Multilabel

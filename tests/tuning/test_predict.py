@@ -10,6 +10,7 @@ from foreword.disk import manifest
 from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
+from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies._contract import Strategy
@@ -70,10 +71,12 @@ def numbered(example: Labelled, task: Task) -> Labelled:
 
 
 def test_folders_without_a_tuned_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="was pretrained and not fine-tuned"):
+        open_tuned(make_run(tmp_path / "run"))
     with pytest.raises(UserError, match="not a fine-tuned model"):
-        load_tuned(make_run(tmp_path))
+        open_tuned(tmp_path)
     with pytest.raises(UserError, match="missing: no such folder"):
-        load_tuned(tmp_path / "missing")
+        open_tuned(tmp_path / "missing")
 
 
 def test_a_model_of_an_older_version_is_refused(tmp_path: Path) -> None:

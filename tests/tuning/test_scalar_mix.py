@@ -12,8 +12,8 @@ import torch
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
+from foreword.tuning.network import ScalarMix
 from foreword.tuning.result import save_network
-from foreword.tuning.scalar_mix import ScalarMix
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen

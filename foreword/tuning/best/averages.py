@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import expit, log_softmax, logit
 
+from foreword.evaluation.calibration import as_two_classes, fit_temperature
 from foreword.tuning.best.material import Material
-from foreword.tuning.calibration import fit_temperature
 from foreword.types import Array
 
 TINY = 1e-12
@@ -28,9 +28,8 @@ def temperature_of(material: Material, outputs: Array) -> float:
     if material.form == "classes":
         known = np.flatnonzero(material.targets >= 0)
         return fit_temperature(outputs[known], material.targets[known])
-    if material.form == "sets":  # each label is two classes
-        of_yes = np.stack([np.zeros(outputs.size), outputs.ravel()], axis=1)
-        return fit_temperature(of_yes, material.targets.ravel().astype(np.int64))
+    if material.form == "sets":
+        return fit_temperature(*as_two_classes(outputs, material.targets))
     return 1.0
 
 

@@ -50,36 +50,29 @@ class ChosenModel(Predictor):
 
     @property
     def task(self) -> Task:  # type: ignore[override]
-        """The task it was tuned for."""
         return self.material.task
 
     @property
     def labels(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The labels, in the order of its outputs."""
         return self.material.labels
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where its parameters are."""
         return self.material.trained.device
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
-        """The precision it computes in."""
         return self.material.trained.dtype
 
     def with_task(self, task: Task) -> Self:
-        """Return the model with other settings of its task."""
         return replace(self, material=replace(self.material, task=task))
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that its networks read of an example, special ones included."""
         return self.material.template.length
 
     @property
     def width(self) -> int:
-        """The number of outputs of a text."""
         if self.material.form == "vectors":
             text = LabelledTexts.of([Labelled("")])
             return int(averaged(self.parts, self.material.of(text)).shape[1])
@@ -88,7 +81,6 @@ class ChosenModel(Predictor):
     def compute(
         self, examples: LabelledTexts, done: Callable[[int], None] = lambda count: None
     ) -> tuple[list[ExampleOutputs], int]:
-        """Return the average for each example, and how many were cut to the networks' length."""
         results: list[ExampleOutputs] = []
         cut = 0
         chunk = CHUNK // 8 if self.task.needs.reads_tokens else CHUNK

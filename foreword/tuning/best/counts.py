@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,8 +41,11 @@ def grams_of(counted: Labelled | list[str], grams: Grams, longest: int) -> list[
     """
     if isinstance(counted, list):
         return counted
-    of = _analyser(grams, longest)
-    first = of(counted.text)
+    options: dict[str, Any] = {"analyzer": "char_wb"}
+    if grams == "words":
+        options = {"tokenizer": words_of, "token_pattern": None}
+    of = CountVectorizer(ngram_range=(1, longest), **options).build_analyzer()
+    first: list[str] = of(counted.text)
     if counted.pair is None:
         return first
     second = of(counted.pair)
@@ -53,17 +56,6 @@ def grams_of(counted: Labelled | list[str], grams: Grams, longest: int) -> list[
         *(f"both {gram}" for gram in both),
         *(f"one {gram}" for gram in set(first) ^ set(second)),
     ]
-
-
-def _analyser(grams: Grams, longest: int) -> Callable[[str], list[str]]:
-    if grams == "words":
-        options: dict[str, Any] = {"tokenizer": words_of, "token_pattern": None}
-    else:
-        options = {"analyzer": "char_wb"}
-    analyse: Callable[[str], list[str]] = CountVectorizer(
-        ngram_range=(1, longest), **options
-    ).build_analyzer()
-    return analyse
 
 
 @dataclass(frozen=True)

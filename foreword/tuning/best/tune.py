@@ -12,6 +12,8 @@ import numpy as np
 from scipy.special import softmax
 
 from foreword.disk import atomic, stored
+from foreword.evaluation.calibration import calibration_error
+from foreword.evaluation.margins import margins
 from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import TrainedModel
@@ -28,19 +30,16 @@ from foreword.tuning.best.choosing import (
     try_candidates,
 )
 from foreword.tuning.best.material import Material, material_of
-from foreword.tuning.calibration import calibration_error
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
-from foreword.tuning.encoded import cut_count, cut_warning, windowed_count
-from foreword.tuning.held_out import calibration
 from foreword.tuning.job import TuneJob
-from foreword.tuning.margins import margins
 from foreword.tuning.result import save_network
-from foreword.tuning.run import baselines
+from foreword.tuning.run import baselines, counted
 from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import Best
+from foreword.tuning.trainings import calibration
 from foreword.tuning.tuned import TunedOn
 from foreword.types import Array
 
@@ -172,31 +171,30 @@ def _content(
     untrained, known_of = baselines(task, {"": [(first.material.judged, dev.judged)]}, dev.labels)
     rows, correct = [*rows, *untrained], correct | known_of
     of_task = config.kind_table(task)
-    cut = cut_count(first.material.encoded) + cut_count(dev.encoded)
+    read = [first.material.encoded, dev.encoded]
+    counts, warning = counted(trained, job, drawn, dev.template, read)
     confusion = task.judge.confusion(first.answers[NAME], dev.judged)
-    warning = cut_warning(
-        cut, len(first.material) + len(dev), dev.template.length, trained.recipe.model.limit
-    )
     return {
         "name": job.name,
         "title": f"Fine-tuning: {of_task['kind']}, {job.name}",
         "task": of_task["kind"],
         "rows": [row.as_row() for row in rows],
-        "candidates": [_candidate(trial) for trial in first.trials],
+        "candidates": [
+            {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
+            | (
+                {"left_out": trial.why_not}
+                if trial.outputs is None
+                else {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
+            )
+            for trial in first.trials
+        ],
         "command": command(),
         "settings": {
             "task": of_task,
             **config.to_table(settings),
             "data": dict(job.examples.about or {}),
         },
-        "examples": {
-            "train": len(first.material),
-            **({} if settings.examples is None else {"drawn_from": drawn.total}),
-            "dev": len(dev),
-            "cut": cut,
-            "in_windows": windowed_count(first.material.encoded) + windowed_count(dev.encoded),
-            "skipped": job.examples.skipped,
-        },
+        "examples": counts,
         "max_tokens": dev.template.length,
         "labels": dev.labels,
         **of_classes(dev.labels, confusion),
@@ -206,14 +204,6 @@ def _content(
         "notes": [*filter(None, [warning]), *_notes(first), *job.examples.notes],
         "request": job.request(trained),
     }
-
-
-def _candidate(trial: CandidateTrial) -> dict[str, Any]:
-    """Return what is told of a candidate, as a row of JSON."""
-    row = {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
-    if trial.outputs is None:
-        return row | {"left_out": trial.why_not}
-    return row | {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
 
 
 def _notes(run: _Run) -> list[str]:

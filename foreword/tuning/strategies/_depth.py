@@ -7,6 +7,16 @@ from torch import nn
 from foreword.nn.model import ModelSettings
 from foreword.train.optimizers._contract import ONE_RATE, RateFactors
 from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
+
+
+class RatedByWidth(Strategy):
+    """A strategy whose peak learning rate follows the width, unless its setting `lr` is above 0."""
+
+    lr: float
+
+    def peak_lr(self, settings: ModelSettings) -> float:
+        return self.lr or rate_by_width(settings)
 
 
 def rate_by_width(settings: ModelSettings) -> float:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import Count, LearningRateOrZero, Positive
 from foreword.tables.examples import Labelled
 from foreword.tuning.network import Network
-from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import rate_by_width
+from foreword.tuning.strategies._depth import RatedByWidth
 from foreword.tuning.tasks._contract import Task
 
 CANDIDATES = (
@@ -33,7 +31,7 @@ def suits(task: Task, train: Sequence[Labelled] = ()) -> bool:
 
 
 @dataclass(frozen=True)
-class Best(Strategy):
+class Best(RatedByWidth):
     """The best of several ways to learn the task, chosen on the training examples alone.
 
     Counts of words and of characters, regression on the model's states, both together, and
@@ -64,9 +62,5 @@ class Best(Strategy):
         if not self.candidates or len(set(self.candidates)) < len(self.candidates):
             raise ValueError("candidates: name at least one, and each once")
 
-    def peak_lr(self, settings: ModelSettings) -> float:
-        return self.lr or rate_by_width(settings)
-
     def prepare(self, network: Network, seed: int) -> None:
-        """Train every parameter, as the fine-tuned candidate does."""
         network.requires_grad_(True)

@@ -33,11 +33,9 @@ class Frozen(Strategy):
     lr: LearningRate = 1e-3
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """Return the head's learning rate, whatever the backbone."""
         return self.lr
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Train the head and freeze the backbone."""
         if not any(True for _ in network.head.parameters()):
             raise UserError(
                 "--strategy frozen: this task's head has nothing to train; use full, whose scores "

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import LearningRateOrZero
 from foreword.tuning.network import Network
-from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import rate_by_width
+from foreword.tuning.strategies._depth import RatedByWidth
 
 
 @dataclass(frozen=True)
-class Full(Strategy):
+class Full(RatedByWidth):
     """Training of backbone and head at one learning rate.
 
     By default the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the
@@ -29,9 +27,5 @@ class Full(Strategy):
 
     lr: LearningRateOrZero = 0.0
 
-    def peak_lr(self, settings: ModelSettings) -> float:
-        return self.lr or rate_by_width(settings)
-
     def prepare(self, network: Network, seed: int) -> None:
-        """Train every parameter."""
         network.requires_grad_(True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import LearningRateOrZero, OpenShare, PositiveShare
 from foreword.train.optimizers._contract import RateFactors
 from foreword.tuning.network import Network
-from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import decayed_rates, rate_by_width, train_top
+from foreword.tuning.strategies._depth import RatedByWidth, decayed_rates, train_top
 
 
 @dataclass(frozen=True)
-class GradualUnfreezing(Strategy):
+class GradualUnfreezing(RatedByWidth):
     """Training of the head first; then one layer after another joins it, the embeddings last.
 
     The new head learns before it disturbs the layers below. What is frozen has no gradients and no
@@ -35,11 +33,7 @@ class GradualUnfreezing(Strategy):
     decay: PositiveShare = 1.0
     lr: LearningRateOrZero = 0.0
 
-    def peak_lr(self, settings: ModelSettings) -> float:
-        return self.lr or rate_by_width(settings)
-
     def prepare(self, network: Network, seed: int) -> None:
-        """Train every parameter by the end."""
         network.require_layers(max(1, len(network.layer_modules())), "--strategy")
         network.requires_grad_(True)
 
@@ -47,7 +41,6 @@ class GradualUnfreezing(Strategy):
         return decayed_rates(network, self.decay)
 
     def advance(self, network: Network, progress: float) -> None:
-        """Train as many layers as the share of training asks for."""
         steps = len(network.layer_modules()) + 1  # the embeddings are the last
         joined = min(steps, int(steps * progress / self.over + 1e-9))
         if joined == steps:

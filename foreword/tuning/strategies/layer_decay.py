@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import LearningRateOrZero, PositiveShare
 from foreword.train.optimizers._contract import RateFactors
 from foreword.tuning.network import Network
-from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import decayed_rates, rate_by_width
+from foreword.tuning.strategies._depth import RatedByWidth, decayed_rates
 
 
 @dataclass(frozen=True)
-class LayerDecay(Strategy):
+class LayerDecay(RatedByWidth):
     """Training of everything at a learning rate that falls from layer to layer.
 
     The head has the full rate, the layer n below it decay^n of it, and the embeddings the lowest:
@@ -31,11 +29,7 @@ class LayerDecay(Strategy):
     decay: PositiveShare = 0.8
     lr: LearningRateOrZero = 0.0
 
-    def peak_lr(self, settings: ModelSettings) -> float:
-        return self.lr or rate_by_width(settings)
-
     def prepare(self, network: Network, seed: int) -> None:
-        """Train every parameter."""
         network.require_layers(max(1, len(network.layer_modules())), "--strategy")
         network.requires_grad_(True)
 

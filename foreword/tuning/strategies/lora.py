@@ -54,7 +54,6 @@ class LoRA(Strategy):
         return self.lr or two_digits(RATE * rate_by_width(settings))
 
     def prepare(self, network: Network, seed: int) -> None:
-        """Freeze the backbone, and add the changes to it."""
         linear_maps = _linear_maps(network)
         names = {name for _, name, _ in linear_maps}
         unknown = [name for name in self.targets if name not in names]
@@ -81,7 +80,6 @@ class LoRA(Strategy):
             setattr(parent, name, LowRankLinear(linear, self.rank, scale, self.dropout, random))
 
     def finish(self, network: Network) -> None:
-        """Add the changes to the weights."""
         for parent, name, linear in _linear_maps(network):
             if isinstance(linear, LowRankLinear):
                 setattr(parent, name, linear.merged())

@@ -45,11 +45,9 @@ class PrefixTuning(Strategy):
     lr: LearningRate = 1e-2
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """Return the learning rate of prefixes and head, whatever the backbone."""
         return self.lr
 
     def model_settings(self, settings: ModelSettings) -> ModelSettings:
-        """Return the settings with a prefix of `length`."""
         if not isinstance(settings, StackSettings):
             raise UserError(
                 f"--strategy prefix_tuning: model '{kinds.name_of(settings)}' has no "

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.model import ModelSettings
 from foreword.settings.ranges import Count, LearningRateOrZero
 from foreword.tuning.network import Network
-from foreword.tuning.strategies._contract import Strategy
-from foreword.tuning.strategies._depth import rate_by_width, train_top
+from foreword.tuning.strategies._depth import RatedByWidth, train_top
 
 
 @dataclass(frozen=True)
-class TopLayers(Strategy):
+class TopLayers(RatedByWidth):
     """Training of the head and the top layers; the others have no gradients and no dropout.
 
     A step costs less than with `full`: nothing is propagated back below the trained layers. The
@@ -29,10 +27,6 @@ class TopLayers(Strategy):
     layers: Count = 2
     lr: LearningRateOrZero = 0.0
 
-    def peak_lr(self, settings: ModelSettings) -> float:
-        return self.lr or rate_by_width(settings)
-
     def prepare(self, network: Network, seed: int) -> None:
-        """Train the head and the top layers."""
         network.require_layers(self.layers, "tune.strategy.layers")
         train_top(network, self.layers)

@@ -19,11 +19,11 @@ from scipy.special import softmax
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.evaluation.calibration import calibration_error, fit_temperature
 from foreword.settings.ranges import Ranged
 from foreword.tables.columns import PREDICTION, Columns, ReadExample, example_of
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.calibration import calibration_error, fit_temperature
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.windows import Windows
 from foreword.types import Array, Loss

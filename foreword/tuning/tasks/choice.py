@@ -43,12 +43,6 @@ LEAST_ROOM = 4  # 1 / LEAST_ROOM of the input at least is for the context, if it
 OPTION, PROBABILITIES = "option", "probabilities"  # columns of answers
 
 
-def _example_of_texts(text: str, pair: str | None) -> Labelled:
-    """Return a question with two options."""
-    options = [pair or "yes", f"{pair or 'yes'} {text}"]
-    return Labelled(text, pair=stored.to_json(["", *options]))
-
-
 def _texts_of(example: Labelled) -> list[tuple[str, ...]]:
     """Return context and question, and the option, for each option."""
     question = question_of(example)
@@ -126,7 +120,9 @@ class Choice(PooledTask):
         "MultipleChoice",
         "of a question that is too long transformers cuts the end, not the context",
         cuts_texts=False,
-        example=_example_of_texts,
+        example=lambda text, pair: Labelled(
+            text, pair=stored.to_json(["", pair or "yes", f"{pair or 'yes'} {text}"])
+        ),
         texts=_texts_of,
         outputs=lambda result, row, encoded, before: result.logits[row].numpy()[:, None],
         pipeline_tag="multiple-choice",

@@ -66,12 +66,6 @@ def _pairs(train: Sequence[Labelled], has_dropout: bool) -> Sequence[Labelled]:
     return LabelledTexts.of(example._replace(pair=example.text) for example in train)
 
 
-def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    states = result.last_hidden_state[row].numpy()[before + encoded.pooled_positions]
-    outputs: Array = states.mean(axis=0, keepdims=True)
-    return outputs
-
-
 class VectorJudge(Judge):
     """The correlations with the scores, or how well second texts are found."""
 
@@ -166,7 +160,11 @@ class Embed(Task):
     )
     exports: ClassVar[Exports] = Exports(
         "TextEncoding",
-        outputs=_outputs_there,
+        outputs=lambda result, row, encoded, before: (
+            result.last_hidden_state[row]
+            .numpy()[before + encoded.pooled_positions]
+            .mean(axis=0, keepdims=True)
+        ),
         outputs_named=("sentence_embedding",),
         pipeline_tag="sentence-similarity",
     )

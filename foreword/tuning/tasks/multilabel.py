@@ -22,10 +22,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.evaluation.calibration import (
+    as_two_classes,
+    best_threshold,
+    calibration_error,
+    fit_temperature,
+)
 from foreword.settings.ranges import OpenShare, Positive
 from foreword.tables.columns import PREDICTION, label_of, labels_example
 from foreword.tables.examples import Labelled
-from foreword.tuning.calibration import best_threshold, calibration_error, fit_temperature
 from foreword.tuning.tasks._contract import (
     PROBABILITY,
     Answers,
@@ -77,18 +82,6 @@ def are_sets(examples: Sequence[Labelled]) -> bool:
         return True
     parts = [part for cell in cells for part in cell.split(BETWEEN)]
     return len(parts) > len(cells) and len(set(parts)) < len(parts)
-
-
-def unused_columns(label: str, examples: Sequence[Labelled]) -> list[str]:
-    """Return a warning of columns of 0 and 1, `a,b,c`, in which no example has 1; or none."""
-    names = [name.strip() for name in label.split(",")]
-    if len(names) < 2:
-        return []
-    found = {each for example in examples for each in labels_of(example.label)}
-    unused = ", ".join(name for name in names if name not in found)
-    if not unused or not found < set(names):
-        return []
-    return [f"no training example has 1 in {unused}, so the model never predicts it"]
 
 
 @dataclass(frozen=True)
@@ -218,7 +211,7 @@ class SetAnswers(Answers):
         """Return the temperature and the thresholds that are to be fitted."""
         right, found = _flat(targets) > 0, dict[str, Any]()
         if self.temperature is None:
-            found["temperature"] = fit_temperature(*_yes_or_no(outputs, right))
+            found["temperature"] = fit_temperature(*as_two_classes(outputs, right))
         if not self.thresholds:
             shares = replace(self, **found).shares(outputs)
             common = best_threshold(shares.ravel(), right.ravel())
@@ -285,9 +278,3 @@ def _tells(predicted: Array, right: Array) -> bool:
 
 def _flat(targets: Array) -> Array:
     return targets.reshape(len(targets), -1)
-
-
-def _yes_or_no(outputs: Array, right: Array) -> tuple[Array, Array]:
-    """Return each label of each example as two classes: outputs (all, 2), and targets (all,)."""
-    yes = outputs.ravel()
-    return np.stack([np.zeros_like(yes), yes], axis=1), right.ravel().astype(np.int64)

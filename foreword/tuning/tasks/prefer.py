@@ -43,7 +43,10 @@ def read_preference(row: Mapping[str, Any], columns: Columns, source: str) -> La
     if not columns.label:
         messages = _prompt(value, source, may_be_answered=True)
         return Labelled(to_text(messages), source=source)
-    if columns.text == columns.label or all(_is_conversation(row.get(name)) for name in names):
+    # Several messages in a cell are a conversation, and not an answer alone.
+    cells = [row.get(name) for name in names]
+    are_lists = all(isinstance(c, list | tuple | np.ndarray) and len(c) > 1 for c in cells)
+    if columns.text == columns.label or are_lists:
         messages, chosen, rejected = _common_prompt(row, names, source)
         if columns.text != columns.label and not set(_prompt(value, source)) <= set(messages):
             raise UserError(f"{source}: '{columns.text}' is not in the conversations")
@@ -236,11 +239,6 @@ def _prompt(value: Any, source: str, *, may_be_answered: bool = False) -> list[M
     if not messages or messages[-1].role != USER:
         raise UserError(f"{source}: the prompt does not end with a message of the {USER}")
     return messages
-
-
-def _is_conversation(value: Any) -> bool:
-    """Return whether a cell holds several messages, not an answer alone."""
-    return isinstance(value, list | tuple | np.ndarray) and len(value) > 1
 
 
 def _common_prompt(

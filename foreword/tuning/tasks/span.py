@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.text_metrics import best_threshold, exact_match, f1, right_answers
 from foreword.settings.ranges import Count, Signed
 from foreword.tables.columns import PREDICTION, Columns, text_of
 from foreword.tables.examples import Labelled, Repaired, batched
@@ -42,7 +43,6 @@ from foreword.tuning.tasks._contract import (
 )
 from foreword.tuning.tasks._headed import HeadedTask
 from foreword.tuning.tasks._losses import cross_entropy_over_groups
-from foreword.tuning.text_metrics import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.windows import window_begins
 from foreword.types import Array, Loss
 
@@ -135,12 +135,6 @@ def _counted(example: Labelled, inputs: Inputs) -> list[Labelled | list[str]]:
     return rows
 
 
-def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    both = [result.start_logits[row].numpy(), result.end_logits[row].numpy()]
-    outputs: Array = np.stack(both, axis=1)[before + encoded.pooled_positions]
-    return outputs
-
-
 @dataclass(frozen=True)
 class Span(HeadedTask):
     """Extractive question answering: a linear layer gives each token a start and an end score.
@@ -173,7 +167,9 @@ class Span(HeadedTask):
         "QuestionAnswering",
         cuts_texts=False,
         texts=lambda example: [(example.pair or "", example.text)],
-        outputs=_outputs_there,
+        outputs=lambda result, row, encoded, before: np.stack(
+            [result.start_logits[row].numpy(), result.end_logits[row].numpy()], axis=1
+        )[before + encoded.pooled_positions],
         outputs_named=("start_logits", "end_logits"),
         pipeline_tag="question-answering",
     )
@@ -242,7 +238,11 @@ class Span(HeadedTask):
             first = len(template.prefix) + len(cut_question) + len(template.separator)
             count = len(ids[part])
             spans = np.concatenate([[[0, 0]], offsets[part]])
-            positions = np.append(_none(template, len(inputs.ids), first), first + np.arange(count))
+            if template.prefix and not template.is_causal:
+                none = 0
+            else:
+                none = len(inputs.ids) - 1 if template.suffix else max(first - 1, 0)
+            positions = np.append(none, first + np.arange(count))
             yield EncodedExample(
                 inputs.ids,
                 inputs.segments,
@@ -413,15 +413,12 @@ def _best_spans(result: ExampleOutputs, max_answer: int, count: int) -> BestSpan
                 score = float(table[extra, start])
                 scores[key] = max(scores.get(key, -np.inf), score)
     ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-    candidates = [_candidate(result.example.text, *key, score) for key, score in ranked]
+    candidates = []
+    for (start, stop), score in ranked:
+        part = result.example.text[start:stop]
+        begin = start + len(part) - len(part.lstrip())
+        candidates.append(SpanCandidate(part.strip(), begin, score))
     return BestSpans(candidates, float(none))
-
-
-def _none(template: InputTemplate, length: int, first: int) -> int:
-    """Return the position that stands for no answer."""
-    if template.prefix and not template.is_causal:
-        return 0
-    return length - 1 if template.suffix else max(first - 1, 0)
 
 
 def _ends(window: EncodedExample, answer: tuple[int, int] | None) -> Array:
@@ -436,8 +433,3 @@ def _ends(window: EncodedExample, answer: tuple[int, int] | None) -> Array:
             begin, end = int(inside[0]), int(inside[-1])
     targets[begin, 0] = targets[end, 1] = 1.0
     return targets
-
-
-def _candidate(text: str, start: int, stop: int, score: float) -> SpanCandidate:
-    part = text[start:stop]
-    return SpanCandidate(part.strip(), start + len(part) - len(part.lstrip()), score)

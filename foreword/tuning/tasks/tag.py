@@ -120,11 +120,6 @@ def _shape(word: str) -> str:
     return "".join(kind for kind, _ in groupby(sort.get(c, c) for c in word))
 
 
-def _outputs_there(result: Any, row: int, encoded: EncodedExample, before: int) -> Array:
-    outputs: Array = result.logits[row].numpy()[before + encoded.pooled_positions]
-    return outputs
-
-
 @dataclass(frozen=True)
 class TagJudge(Judge):
     """Accuracy over words; before it, for entities, F1, precision and recall."""
@@ -290,7 +285,9 @@ class Tag(Weighted, HeadedTask):
         cuts_texts=False,
         example=lambda text, pair: Labelled(SPACED.join(text.split())),
         texts=lambda example: [("".join(_forms(example.text)),)],
-        outputs=_outputs_there,
+        outputs=lambda result, row, encoded, before: result.logits[row].numpy()[
+            before + encoded.pooled_positions
+        ],
         pipeline_tag="token-classification",
     )
     output_form: ClassVar[OutputForm | None] = "classes"

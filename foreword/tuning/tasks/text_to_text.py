@@ -12,6 +12,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.starts import Start
+from foreword.evaluation.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings.ranges import Count
 from foreword.tables.columns import Columns, example_of, label_of, text_of
@@ -31,7 +32,6 @@ from foreword.tuning.tasks._contract import (
     Targets,
 )
 from foreword.tuning.tasks._writing import DECODER_TOKENS, AnswerForm, WritingTask
-from foreword.tuning.text_metrics import SCORES, Metric, require, share_known, text_scores
 from foreword.types import Array
 
 BETWEEN = (

@@ -13,13 +13,14 @@ from sklearn import metrics
 
 import foreword
 from foreword.errors import UserError
+from foreword.evaluation.calibration import best_threshold
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
-from foreword.tuning.calibration import best_threshold
 from foreword.tuning.encoded import ExampleOutputs
+from foreword.tuning.example_reader import unused_columns
 from foreword.tuning.scores import by_label
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tasks.multilabel import Multilabel, labels_of, unused_columns
+from foreword.tuning.tasks.multilabel import Multilabel, labels_of
 from tests.frames import Frame
 from tests.tuning.runs import make_run, reviews
 

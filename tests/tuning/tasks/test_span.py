@@ -12,12 +12,12 @@ import torch
 
 from foreword import predict, tune
 from foreword.cli.main import run as command
+from foreword.evaluation.text_metrics import best_threshold, exact_match, f1, right_answers
 from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
 from foreword.tuning.tasks.span import NO_ANSWER, Span
-from foreword.tuning.text_metrics import best_threshold, exact_match, f1, right_answers
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews
 

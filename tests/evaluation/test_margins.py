@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, ttest_rel
 
-from foreword.tuning.margins import lines, margin, margins
+from foreword.evaluation.margins import lines, margin, margins
 
 RNG = np.random.default_rng(0)
 EASE = RNG.random(400)  # of each example, the same for both

@@ -55,10 +55,6 @@ class SuiteLayout:
     dev: tuple[NamedFiles, ...]
     test: tuple[NamedFiles, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.dev:
-            raise ValueError("dev: required, files to score on")
-
 
 @dataclass(frozen=True)
 class SuiteTask:
@@ -96,14 +92,8 @@ class SuiteTask:
         if not isinstance(self.tune, Mapping):
             raise ValueError("tune: must be a table of settings")
         config.build(TuneSettings, self.tune, f"tasks.{self.name}.tune")
-        if not self.metrics:
-            raise ValueError("metrics: required, the scores that are reported")
         for metric in self.metrics:
             require_score(self.task, metric, "metrics")
-        if not self.layouts:
-            raise ValueError("layouts: required, with the files of the task")
-        if self.name.lower() == SUBMISSION:
-            raise ValueError(f"name: '{SUBMISSION}' is the folder of the predictions")
         if "/" in self.name or not self.name.strip("."):
             raise ValueError(f"name: must be a name, not a path, got {self.name!r}")
         if len(self.range) not in (0, 2):
@@ -130,22 +120,19 @@ class Published:
     name: str
     source: str
     on: Literal["test", "dev"] = "test"
-    scores: Any = None
+    scores: Any = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        of_tasks = list(self.scores.values()) if isinstance(self.scores, Mapping) else [self.scores]
-        if self.scores is not None and not all(map(_are_scores, of_tasks)):
+        of_tasks = self.scores.values() if isinstance(self.scores, Mapping) else [self.scores]
+        if not all(isinstance(of_task, Mapping) for of_task in of_tasks):
             raise ValueError(
                 "scores: expected numbers by task and metric, {mood = {accuracy = 71}}"
             )
 
     def score(self, name: str, metric: str, *, is_share: bool) -> float | None:
         """Return a score on the scale of the model's own: a share of 1 is given in percent."""
-        of_task = (self.scores or {}).get(name)
-        value = of_task.get(metric) if isinstance(of_task, Mapping) else None
-        if value is None or not is_share:
-            return value
-        return float(value) / 100
+        value = self.scores.get(name, {}).get(metric)
+        return value if value is None or not is_share else float(value) / 100
 
 
 @dataclass(frozen=True)
@@ -166,8 +153,6 @@ class TuningSuite(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.tasks:
-            raise ValueError("tasks: give at least one, [[tasks]] with its layouts")
         names = Counter(task.name.lower() for task in self.tasks)
         if repeated := [name for name, count in names.items() if count > 1]:
             raise ValueError(f"tasks: two are called '{repeated[0]}'")
@@ -216,11 +201,16 @@ def load_suite(name: str) -> TuningSuite:
 def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
     """Return the files of a task in a folder; if it cannot be run, those that are missing."""
     missing: list[tuple[str, ...]] = []
-    endings = tuple(dict.fromkeys((*FORMATS, *task.formats)))
+    endings = dict.fromkeys((*FORMATS, *task.formats))
+    whole_endings = [f"{one}{packed}" for one in endings for packed in ("", *COMPRESSIONS)]
     for layout in task.layouts:
         further = [file for part in (*layout.dev, *layout.test) for file in part.files]
-        files = {name: _file(folder, endings, name) for name in (*layout.train, *further)}
-        found = {name: file for name, file in files.items() if file is not None}
+        names = dict.fromkeys((*layout.train, *further))
+        found: dict[str, Path] = {}
+        for name in names:
+            files = (folder / f"{name}{ending}" for ending in whole_endings)
+            if (file := next(filter(Path.is_file, files), None)) is not None:
+                found[name] = file
         required = (*layout.train, *layout.dev[0].files)
         if lacking := tuple(name for name in required if name not in found):
             missing.append(lacking)
@@ -234,21 +224,5 @@ def find_files(task: SuiteTask, folder: Path) -> FoundFiles | tuple[str, ...]:
             for parts in (layout.dev, layout.test)
         )
         train = tuple(found[name] for name in layout.train)
-        return FoundFiles(train, dev, test, tuple(name for name in files if name not in found))
+        return FoundFiles(train, dev, test, tuple(name for name in names if name not in found))
     return min(missing, key=len)
-
-
-def _are_scores(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(score, int | float) and not isinstance(score, bool) for score in value.values()
-    )
-
-
-def _file(folder: Path, endings: Sequence[str], name: str) -> Path | None:
-    """Return the file with this name and one of the endings; None if there is none."""
-    for ending in endings:
-        for compression in ("", *COMPRESSIONS):
-            file = folder / f"{name}{ending}{compression}"
-            if file.is_file():
-                return file
-    return None

@@ -12,9 +12,8 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.settings import config
-from foreword.tables.columns import Columns
-from foreword.tables.examples import Labelled
-from foreword.tuning.suite import (
+from foreword.suites.examples import read_examples, read_unlabelled
+from foreword.suites.suite import (
     FoundFiles,
     Published,
     SuiteTask,
@@ -22,8 +21,7 @@ from foreword.tuning.suite import (
     find_files,
     load_suite,
 )
-from foreword.tuning.suite_files import read_examples, read_unlabelled
-from foreword.tuning.suite_table import (
+from foreword.suites.table import (
     cells_in_percent,
     in_percent,
     run_rows,
@@ -31,6 +29,8 @@ from foreword.tuning.suite_table import (
     score_rows,
     with_average,
 )
+from foreword.tables.columns import Columns
+from foreword.tables.examples import Labelled
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tasks.regress import Regress
@@ -206,7 +206,6 @@ def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tasks": []}, "tasks: give at least one"),
         ({"tasks": [{"name": "a", "metrics": []}]}, r"tasks\[0\]\.layouts: is needed"),
         ({"tasks": [{"name": "a/b", "metrics": ["f1"]}]}, "name: must be a name, not a path"),
         ({"tasks": [{"name": "a", "metrics": ["f1"], "range": [1.0]}]}, "range: must be the least"),
@@ -345,15 +344,10 @@ def test_runs_stand_in_rows_with_standard_errors_and_a_mean_of_standardised_scor
     assert "standardised" not in run_rows({"x": of(0.6, 0.5)}, {"x": 4.1})[0]
 
 
-@pytest.mark.parametrize("scores", [3, {"RTE": 66.4}, {"RTE": {"accuracy": "66.4"}}])
+@pytest.mark.parametrize("scores", [3, {"RTE": 66.4}])
 def test_published_scores_of_another_form_are_refused(scores: object) -> None:
     with pytest.raises(ValueError, match="scores: expected numbers by task and metric"):
         Published("a", "b", scores=scores)
-
-
-def test_no_task_takes_the_folder_of_predictions() -> None:
-    with pytest.raises(ValueError, match="name: 'submission' is the folder of the predictions"):
-        replace(task_of("RTE"), name="Submission")
 
 
 def test_a_metric_that_is_no_score_of_the_task_is_refused_with_the_suite() -> None:

@@ -40,6 +40,12 @@ def fit_temperature(outputs: Array, targets: Array) -> float:
     return math.exp(found.x)
 
 
+def as_two_classes(outputs: Array, right: Array) -> tuple[Array, Array]:
+    """Return each yes or no as two classes: outputs (all, 2), and targets (all,) int64."""
+    yes = outputs.ravel()
+    return np.stack([np.zeros_like(yes), yes], axis=1), right.ravel().astype(np.int64)
+
+
 def calibration_error(probabilities: Array, targets: Array) -> float:
     """Return the expected calibration error: the mean gap of confidence and accuracy in 15 bins.
 

@@ -14,11 +14,11 @@ import sacrebleu
 from foreword import predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.evaluation.text_metrics import share_known, text_scores, word_rules
 from foreword.runs.run_folder import open_run
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tuning.tasks.text_to_text import TextToText, answers_of
-from foreword.tuning.text_metrics import share_known, text_scores, word_rules
 from tests.tuning.runs import make_run, reviews
 
 ANSWERS = ["The cat sat on the mat.", "a dog's day", "", "two films; one town"]

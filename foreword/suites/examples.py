@@ -10,12 +10,12 @@ from typing import Any
 
 from foreword.disk import atomic
 from foreword.errors import UserError
+from foreword.suites.suite import SuiteTask
 from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, format_of
 from foreword.tables.read import read_table
 from foreword.tables.table import BadRows, ExampleTable, labelled
-from foreword.tuning.suite import SuiteTask
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 
@@ -119,35 +119,22 @@ def _read(
     example = task.task.reader.read(row, columns, source)
     if example is None or not example.label:
         return example
-    if task.labels:
-        return example._replace(label=_label_of(task, example))
-    if task.range:
-        _require_in_range(task, example)
-    return example
-
-
-def _label_of(task: SuiteTask, example: Labelled) -> str:
     label = example.label
-    if label in task.labels:
-        return label
-    if label in NO_LABEL:
-        return ""
-    if label.isdecimal() and int(label) < len(task.labels):
-        return task.labels[int(label)]
-    raise UserError(f"{example.source}: label '{label}'; {task.name} has: {', '.join(task.labels)}")
-
-
-def _require_in_range(task: SuiteTask, example: Labelled) -> None:
-    low, high = task.range
-    try:
-        is_in_range = low <= float(example.label) <= high
-    except ValueError:
-        return  # which the task refuses
-    if not is_in_range:
-        raise UserError(
-            f"{example.source}: {example.label} is out of range; {task.name} has numbers from "
-            f"{low:g} to {high:g}"
-        )
+    if task.labels and label not in task.labels:
+        if label in NO_LABEL:
+            return example._replace(label="")
+        if not label.isdecimal() or int(label) >= len(task.labels):
+            names = ", ".join(task.labels)
+            raise UserError(f"{example.source}: label '{label}'; {task.name} has: {names}")
+        return example._replace(label=task.labels[int(label)])
+    if task.range:
+        (low, high), number = task.range, float(label.replace(",", "."))
+        if not low <= number <= high:
+            raise UserError(
+                f"{example.source}: {label} is out of range; {task.name} has numbers from {low:g} "
+                f"to {high:g}"
+            )
+    return example
 
 
 HEADER = "index\tprediction\n"

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import neural_settings
 from foreword.runs.provenance import command
-from foreword.runs.stages import ProgressReporter, watchable
+from foreword.runs.stages import ProgressReporter, progress_folder, watchable
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
+from foreword.suites.examples import read_examples, write_submission
+from foreword.suites.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
+from foreword.suites.table import score_rows, with_average
 from foreword.tables.examples import overlap_note
 from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
 from foreword.train import log
 from foreword.tuning.fine_tuning import fine_tune
-from foreword.tuning.job import Examples, TuneJob
+from foreword.tuning.job import ChosenOn, Examples, TuneJob
 from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
-from foreword.tuning.suite_files import read_examples, write_submission
-from foreword.tuning.suite_table import score_rows, with_average
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import TunedOn
-from foreword.verbs._tune_settings import FineTunes
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
+
+
+class HowToTune(Protocol):
+    """How each task is fine-tuned, and where the results go: the arguments of a verb."""
+
+    @property
+    def rates(self) -> tuple[tuple[float, ...], ChosenOn]:
+        """The learning rates to choose from, if several are given, and what chooses."""
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether a learning rate is given, so that the suite's are not tried."""
+
+    def tuning_task(
+        self, task: Mapping[str, Any], metric: str, *, calibrate: bool, tune: Mapping[str, Any]
+    ) -> tuple[Task, TuneSettings]:
+        """Return a task by its kind and settings, and how it is tuned; `metric` chooses."""
+
+    def as_table(self, trained: TrainedModel) -> dict[str, Any]:
+        """Return everything that the results depend on."""
+
+    def folder_of(self, trained: TrainedModel, name: str) -> Path:
+        """Return the folder for the tuned models."""
 
 
 class SuiteRun:
@@ -51,7 +73,7 @@ class SuiteRun:
         self,
         trained: TrainedModel,
         suite: TuningSuite,
-        how: FineTunes,
+        how: HowToTune,
         name: str,
         notes: Sequence[str],
         bad_rows: float | None,
@@ -144,7 +166,8 @@ class SuiteRun:
             for note in job.examples.notes:
                 progress.warn(note)
             try:
-                with watchable(progress, job.progress_folder) as shown:
+                place = progress_folder(self.models / task.name)
+                with watchable(progress, place) as shown:
                     _, content = fine_tune(self.trained, job, shown, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
@@ -195,7 +218,11 @@ class SuiteRun:
                 dev[task.name] = done["dev"]
                 rows += score_rows(self._suite, task, done, done["dev"])
                 notes += [f"{task.name}: {note}" for note in done["notes"]]
-                notes += _submission_notes(done["submissions"])
+                for name, entry in done["submissions"].items():
+                    of = f"{entry['rows']:,} predictions of seed 1's model"
+                    empty = entry["without_text"]
+                    of += f", {empty:,} without a text" if empty else ""
+                    notes.append(f"{name}: {of}: {entry['file']}")
         sources = {model.name: model.source for model in self._suite.published}
         return {
             "name": self.table.stem,
@@ -221,24 +248,3 @@ def heldout_loss(trained: TrainedModel) -> float | None:
         if record["kind"] == "heldout" and (last is None or record["step"] <= last)
     ]
     return known[-1] if known else None
-
-
-def write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as CSV, with the columns of all."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = csv.DictWriter(text, names, lineterminator="\n")
-    lines.writeheader()
-    lines.writerows(rows)
-    atomic.write_text(file, text.getvalue())
-
-
-def _submission_notes(submissions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a line for each file of predictions."""
-    lines = []
-    for name, entry in submissions.items():
-        empty = f", {entry['without_text']:,} without a text" * bool(entry["without_text"])
-        lines.append(
-            f"{name}: {entry['rows']:,} predictions of seed 1's model{empty}: {entry['file']}"
-        )
-    return lines

@@ -47,27 +47,25 @@ def require_possible(comparison: Comparison, cluster: Pool) -> None:
             )
 
 
-def run_on_cluster(
+def run_on_pool(
     comparison: Comparison,
     cluster: Pool,
     after_job: Callable[[], None] = lambda: None,
-) -> bool:
+) -> None:
     """Run the jobs that are not done; a failure is recorded, and the others are run.
+
+    A signal raises KeyboardInterrupt, and the same call continues.
 
     Args:
         comparison: the comparison, prepared.
         cluster: runs the jobs.
         after_job: called after each job that was run.
 
-    Returns:
-        True: a signal raises KeyboardInterrupt, and the same call continues.
-
     Raises:
         UserError: another process works in the folder.
     """
     with comparison.locked():
         _run(comparison, cluster, after_job)
-    return True
 
 
 def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluation.statistics import Signal, Spread, signal
+from foreword.suites.suite import SuiteTask, TuningSuite
 from foreword.tuning import bag_of_words
 from foreword.tuning.scores import Scores, metric_name
-from foreword.tuning.suite import Published, SuiteTask, TuningSuite
 
 OURS = "this model"
 AVERAGE = "average"
@@ -65,7 +65,7 @@ def score_rows(
                     baseline.strategy: _mean_of(baseline, key),
                     WORDS: words and _mean_of(words, key),
                     **{
-                        title(model): model.score(name, metric, is_share=is_share)
+                        f"{model.name} ({model.on})": model.score(name, metric, is_share=is_share)
                         for model in suite.published
                     },
                 }
@@ -77,38 +77,29 @@ def _mean_of(scores: Scores, key: str) -> float | None:
     return scores.metrics[key].mean if key in scores.metrics else None
 
 
-def title(published: Published) -> str:
-    """Return the name of a published model with the set that was scored."""
-    return f"{published.name} ({published.on})"
-
-
 def with_average(rows: Sequence[Row], tasks: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Return the rows with their average over tasks, if there are several.
+    """Return the rows, each with the columns of all, with their average over several tasks.
 
-    Each task counts once: its score is the mean of its dev sets' and metrics'. A column that has
-    no score for some task has no average; nor have scores that are not shares, such as BLEU.
+    Baselines of one kind stand in one column. Each task counts once: its score is the mean of its
+    dev sets' and metrics'. A column that has no score for some task has no average; nor have scores
+    that are not shares, such as BLEU.
     """
-    rows = with_equal_columns(rows)
-    if len(tasks) < 2 or not all(row["is_share"] for row in rows):
-        return list(rows)
-    average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": "", "is_share": True}
-    for column in scores_of(rows):
-        means = [
-            _mean(row[column] for row in rows if row["task"] in sets) for sets in tasks.values()
-        ]
-        known = [mean for mean in means if mean is not None]
-        average[column] = float(np.mean(known)) if len(known) == len(means) else None
-    return [*rows, average]
-
-
-def with_equal_columns(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows, each with the columns of all; baselines of one kind in one column."""
     renamed = [
         {("baseline" if name in ("majority class", "mean") else name): v for name, v in row.items()}
         for row in rows
     ]
     names = list(dict.fromkeys(name for row in renamed for name in row))
-    return [{name: row.get(name) for name in names} for row in renamed]
+    rows = [{name: row.get(name) for name in names} for row in renamed]
+    if len(tasks) < 2 or not all(row["is_share"] for row in rows):
+        return list(rows)
+    average: Row = dict.fromkeys(rows[0]) | {"task": AVERAGE, "metric": "", "is_share": True}
+    for column in scores_of(rows):
+        values = [
+            [row[column] for row in rows if row["task"] in sets and row[column] is not None]
+            for sets in tasks.values()
+        ]
+        average[column] = float(np.mean([np.mean(v) for v in values])) if all(values) else None
+    return [*rows, average]
 
 
 def scores_of(rows: Sequence[Row]) -> list[str]:
@@ -182,8 +173,3 @@ def run_signals(scores: Mapping[str, Sequence[Row]]) -> dict[str, Signal | None]
             spread = Spread(row[OURS], std, row["seeds"])
             spreads.setdefault(f"{row['task']} {row['metric']}", []).append(spread)
     return {name: signal(of) for name, of in spreads.items()}
-
-
-def _mean(values: Iterable[Any]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from foreword.tuning.calibration import calibration_error, fit_temperature
+from foreword.evaluation.calibration import calibration_error, fit_temperature
 
 
 def drawn(temperature: float, count: int = 20_000, labels: int = 4):
