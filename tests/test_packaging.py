@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
+import yaml
+
 from foreword.settings import kinds
 from foreword.version import __version__
 
@@ -40,3 +42,24 @@ def test_the_version_is_a_semantic_one_in_one_place_with_a_heading() -> None:
     heading = f"## {match[1]} (unreleased)" if match[2] else f"## {match[1]}"
     changes = (HOME / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     assert next(line for line in changes if line.startswith("## ")) == heading
+
+
+def test_the_classifiers_name_the_pythons_that_are_allowed() -> None:
+    allowed = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["project"]["requires-python"])
+    assert allowed
+    first, end = map(int, allowed.groups())
+    prefix = "Programming Language :: Python :: 3."
+    named = [one for one in PROJECT["project"]["classifiers"] if one.startswith(prefix)]
+    assert named == [f"{prefix}{minor}" for minor in range(first, end)]
+    assert f"(3, {first}) <= sys.version_info[:2] < (3, {end})" in (HOME / "Makefile").read_text()
+
+
+def test_the_citation_says_what_the_metadata_says() -> None:
+    citation = yaml.safe_load((HOME / "CITATION.cff").read_text(encoding="utf-8"))
+    project = PROJECT["project"]
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= citation.keys()
+    assert citation["authors"] == project["authors"]
+    assert citation["license"] == project["license"]
+    assert citation["keywords"] == project["keywords"]
+    assert citation.get("version", __version__) == __version__

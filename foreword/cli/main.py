@@ -224,8 +224,10 @@ def _faults_of_plugins() -> Iterator[None]:
 
 
 def _usage_message(error: Any) -> str:
-    """Return the message of a usage error; of wrong arguments, with what the command takes."""
+    """Return the message of a usage error, with the arguments or commands that there are."""
     message = str(error.format_message())
+    if message.startswith("No such command") and "Did you mean" not in message:  # of a group
+        return f"{message.rstrip('.')}; there is: {', '.join(error.ctx.command.commands)}"
     if not message.startswith(("Missing argument", "Got unexpected extra argument")):
         return message
     arguments = [p for p in error.ctx.command.params if p.param_type_name == "argument"]

@@ -108,7 +108,7 @@ class DataSettings(Ranged):
             logs = [math.log(max(size, 1.0)) / self.temperature for size in sizes]
             by_size = (math.exp(log - max(logs)) for log in logs)
             weights = [weight * one for weight, one in zip(weights, by_size, strict=True)]
-        total = sum(weights) or 1.0
+        total = math.fsum(weights) or 1.0  # `sum` of floats differs from Python 3.12 on
         return [weight / total for weight in weights]
 
 

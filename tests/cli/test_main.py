@@ -78,6 +78,8 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     ("words", "message"),
     [
         (["pretrian"], "no command 'pretrian'; did you mean 'pretrain'?"),
+        (["claims", "list"], "No such command 'list'; there is: run, table"),
+        (["claims", "tabel"], "No such command 'tabel'. Did you mean 'table'?"),
         (["pretrain"], "Missing argument"),
         (["probe", "run"], "'RUN...'; usage: foreword probe RUN... NAME"),
         (["pretrain", "bert_tiny", "--daat", "x"], "No such option: --daat"),

@@ -144,6 +144,12 @@ def test_temperature_draws_between_by_size_and_equally() -> None:
     )
 
 
+def test_weights_that_add_up_to_one_are_kept_as_they_are_on_every_python() -> None:
+    # One by one, as `sum` adds them before Python 3.12, they give 0.9999999999999999.
+    given = [0.7, 0.2, 0.1]
+    assert settings(*({"weight": one} for one in given)).weights([1, 1, 1]) == given
+
+
 def test_repeated_tokens_are_worth_less() -> None:
     # Muennighoff et al. 2023, equation 5, with R* = 15.4: nearly all up to 4 epochs, 1 - 1 / e of
     # the repetitions at R* + 1, and never more than 1 + R*.
