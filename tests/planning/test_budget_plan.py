@@ -230,7 +230,7 @@ def test_a_plan_says_what_to_train_and_writes_it(text: Path, tmp_path: Path) -> 
     found = foreword.plan(text, hours=0.1, purpose="generate", out=out, laws=own_laws(tmp_path))
     content = found.data()
     assert content["family"] == "decoder"
-    assert set(content["families"]) == {"decoder", "ngram"}
+    assert set(content["families"]) == {"decoder", "lstm", "ngram"}
     assert set(content["changes"]) == {"half the hours", "double the hours", "10 MB more text"}
     losses = {name: made["forecast"]["value"] for name, made in content["changes"].items()}
     assert losses["double the hours"] < losses["half the hours"]

@@ -227,7 +227,7 @@ def test_a_loss_is_expected_only_where_one_was_measured() -> None:
         ("encoder", 0.02, "as good for 1,000 labels or fewer: models of 2.9 × 10¹⁴ FLOPs brought"),
         ("encoder", 100.0, ""),  # where nothing was measured
         ("decoder", 0.02, "a table of n-grams, which takes seconds, is expected to have 1.8"),
-        ("lstm", 0.02, ""),
+        ("lstm", 0.02, "a table of n-grams, which takes seconds, is expected to have 1.8"),
     ],
 )
 def test_it_says_beforehand_where_counting_is_as_good(family: str, hours: float, line: str) -> None:
