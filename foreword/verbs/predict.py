@@ -112,9 +112,6 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         return self if self.out is not None else replace(self, out=STANDARD)
 
     def __call__(self) -> PredictionResult:
-        import pyarrow as pa
-
-        from foreword.tables.columns import PREDICTION
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_table import (
             PredictOptions,
@@ -135,8 +132,8 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         types, said = output_types(table, model, how), list[str]()
         if self.threshold is not None:
             model = model.at_threshold(self.threshold)
-            which = f"'{model.labels[1]}'" if types[PREDICTION] == pa.string() else "a label"
-            said.append(f"{which} is predicted from a probability of {self.threshold:g} on")
+            decided = model.task.answers.decided(model.labels)
+            said.append(f"{decided} is predicted from a probability of {self.threshold:g} on")
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
             display.warn(warning)
