@@ -113,17 +113,12 @@ class Unlabelled:
 def _losses(run: Path) -> str:
     """Return the loss on unlabelled text that was held out, before and after, in words."""
     records = [record for record in log.read(run) if record["kind"] == "heldout"]
-    # Where the model's own text is not read as well, the new text is all there is.
-    losses = [
-        record.get("sources", {NEW: record["loss"]}).get(NEW)
-        for record in (*records[:1], *records[-1:])
-    ]
-    if not losses or None in losses:
-        return (
-            "loss on the unlabelled texts: too few were held out to measure it; "
-            "--set adapt.prepare.heldout=0.1 holds out a tenth"
-        )
-    before, after = losses
+    # Where the model's own text is not read as well, the new text is the only source.
+    sources = [record.get("sources", {NEW: record["loss"]}) for record in records]
+    if not sources or NEW not in sources[0]:
+        few = "loss on the unlabelled texts: too few were held out to measure it"
+        return f"{few}; --set adapt.prepare.heldout=0.1 holds out a tenth"
+    before, after = sources[0][NEW], sources[-1][NEW]
     return f"loss on unlabelled texts held out: {before:.3f} before, {after:.3f} after adapting"
 
 

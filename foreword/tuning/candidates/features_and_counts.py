@@ -59,7 +59,7 @@ class FeaturesAndCounts(Learner):
     norm: Positive = 1.0
 
     def misplaced(self, material: Material) -> str:
-        """Of vectors the average has both."""
+        """An average of vectors has both."""
         return "vectors of both stand side by side anyway" if material.form == "vectors" else ""
 
     def unsuited(self, material: Material) -> str:
