@@ -55,6 +55,8 @@ def words_of(command: str) -> list[str]:
                 words[words.index(option) + 1] = value
             elif option != "--folds" and not (option == "--seeds" and "--folds" in words):
                 words += [option, value]
+        if "--examples" in words:
+            words[words.index("--examples") + 1] = "6"
         chosen = {"--strategy", "--compare", "text_to_text"}
         words += [] if chosen & set(words) else COUNTS
         words += ["--set", "adapt.train.steps=2"] if "--unlabelled" in words else []

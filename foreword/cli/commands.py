@@ -104,7 +104,7 @@ def _parameter(argument: VerbArgument) -> inspect.Parameter:
 
 def _sentence(text: str) -> str:
     """Return a meaning as a sentence, as helps have it."""
-    if text[:1].islower() and text.partition(" ")[0].rstrip(",").isalpha():
+    if text[:1].islower() and text.partition(" ")[0].replace("-", "").rstrip(",").isalpha():
         text = text[:1].upper() + text[1:]
     return text if not text or text.endswith((".", "!", "?", ")", '"')) else f"{text}."
 

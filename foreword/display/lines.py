@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -15,6 +18,8 @@ from foreword.display.bar import Bar, fit_parts
 from foreword.display.notebook import NotebookBar, is_notebook
 
 LEAD = 16  # the most characters shown of what two texts share
+COMMAND = re.compile(r"""(['"])foreword .*?\1""")  # in quotation marks, to be copied
+GLUE = "\ue000"  # for a space at which no line may end
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -22,11 +27,30 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 def say(text: str) -> None:
     """Print a line for people on the error stream, so that the output stays clean for pipes.
 
-    A terminal that was closed, or a reader that has ended, ends no work.
+    In a terminal a line wider than the window continues below, indented, and breaks at spaces. A
+    terminal that was closed, or a reader that has ended, ends no work.
     """
     with suppress(OSError, ValueError):
-        err.file.write(f"{masked(text)}\n")
+        shown = masked(text)
+        if err.is_terminal:
+            shown = "\n".join(_wrapped(line, err.width - 1) for line in shown.split("\n"))
+        err.file.write(f"{shown}\n")
         err.file.flush()
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Return a line broken at spaces where it is too wide; commands and long words stay whole."""
+    cells = cell_len(line)
+    if cells <= width:
+        return line
+    rows = textwrap.wrap(
+        COMMAND.sub(lambda command: command[0].replace(" ", GLUE), line),
+        max(width * len(line) // cells, 12),  # of characters, some of which are two cells wide
+        subsequent_indent=" " * (len(line) - len(line.lstrip(" ")) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(rows).replace(GLUE, " ")
 
 
 def prompt_and_text(before: str, after: str) -> str:

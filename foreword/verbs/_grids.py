@@ -31,7 +31,7 @@ class TrainsGrid(ReadsText, ShowsProgress):
         heldout: held-out text; default: a share of the data.
         dry_run: prepare the data and estimate the time; train nothing.
         ray: work on a Ray cluster: HOST:PORT, auto, or local to start one on this machine.
-        jobs: work on as many cells at a time, in processes that share this machine and its GPU.
+        jobs: number of cells to train at a time, in processes that share this machine and its GPU.
     """
 
     heldout: Paths | None = None

@@ -63,7 +63,7 @@ class Computes:
     """Where it computes.
 
     Attributes:
-        device: auto, cpu, cuda or mps.
+        device: where to compute: auto, cpu, cuda or mps.
     """
 
     device: str = "auto"

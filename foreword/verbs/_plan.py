@@ -22,9 +22,10 @@ class OnGpus:
 
     Attributes:
         gpus: plan for this many GPUs that need not be here.
-        gpu: which GPU: h100 (default), a100-80, rtx4090, ...; other numbers: h100,memory_gb=96; or
-            another one: memory_gb=16,bf16_tflops=65.
-        utilisation: share of its peak rate; default 0.4, in 'plan' that of the law files.
+        gpu: which GPU: h100 (default), a100-80, rtx4090, ...; with numbers of your own:
+            h100,memory_gb=96; or one that is not listed: memory_gb=16,bf16_tflops=65.
+        utilisation: share of the GPU's peak rate that training reaches; default: 0.4, in 'plan'
+            that of the law files.
         price: dollars for an hour of a GPU; default: not shown.
     """
 

@@ -31,9 +31,9 @@ class FineTunes(Tracks, ShowsProgress, Computes):
     """How to fine-tune, and where the results go.
 
     Attributes:
-        strategy: what is trained: full, frozen (the head alone), lora, or another of those that
-            'foreword show strategies' lists, with their settings; default: full, in tune best where
-            the task allows it.
+        strategy: what is trained: best (several ways, averaged), full, frozen (the head alone),
+            lora, or another that 'foreword show strategies' lists; default: full, in tune best
+            where the task allows it.
         from_scratch: train the same network from random weights.
         seeds: number of seeds; scores are their mean and deviation; default: 3, or 1 with
             strategy best.
@@ -43,8 +43,8 @@ class FineTunes(Tracks, ShowsProgress, Computes):
             proportion; default: all.
         lr: peak learning rate; default: by the model's width and the strategy. Of several --lr the
             best is chosen.
-        choose: what chooses one of several rates: train, a tenth of it, held out; or dev, as papers
-            did, whose scores are then too high.
+        choose: what chooses one of several --lr: train, of which a tenth is held out; or dev, as
+            papers did, whose scores are then too high.
         settings: a setting, repeatable: task.pooling=mean, tune.strategy.rank=4,
             tune.optimizer.decay=0, tune.schedule.warmup.share=0.06, tune.clip=0, tune.keep=best,
             tune.patience=2; 'foreword show tune' lists them.

@@ -20,7 +20,7 @@ from foreword.tables.examples import Labelled
 from foreword.tables.files import SEPARATED, ending_of
 from foreword.tables.read import read_table
 from foreword.tables.table import labelled
-from foreword.train import tensor_files
+from foreword.train import log, tensor_files
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tuned import is_tuned
@@ -30,6 +30,7 @@ from foreword.verbs.pretrain import Pretrain
 from foreword.verbs.resume import Resume
 
 RECIPE, FOLDER = "adapt_encoder", "adapted"
+NEW = "new"  # the source of the new text in a continued run
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Unlabelled:
         if not (is_begun(run) and is_finished(run)) and not self._verb(run, texts)().is_done:
             raise KeyboardInterrupt("interrupted; the same command continues")
         about = {"unlabelled": list(self.files), "adapted": str(run.resolve())}
-        notes = [*examples.notes, *lines]
+        notes = [*examples.notes, *lines, _losses(run)]
         return run, replace(examples, about={**(examples.about or {}), **about}, notes=notes)
 
     def _verb(self, run: Path, texts: Iterable[str]) -> Pretrain | Resume:
@@ -107,6 +108,18 @@ class Unlabelled:
             settings=settings,
             progress=self.progress,
         )
+
+
+def _losses(run: Path) -> str:
+    """Return the loss on unlabelled text that was held out, before and after, in words."""
+    records = [record for record in log.read(run) if record["kind"] == "heldout"]
+    # Where the model's own text is not read as well, the new text is the only source.
+    sources = [record.get("sources", {NEW: record["loss"]}) for record in records]
+    if not sources or NEW not in sources[0]:
+        few = "loss on the unlabelled texts: too few were held out to measure it"
+        return f"{few}; --set adapt.prepare.heldout=0.1 holds out a tenth"
+    before, after = sources[0][NEW], sources[-1][NEW]
+    return f"loss on unlabelled texts held out: {before:.3f} before, {after:.3f} after adapting"
 
 
 class _Texts:

@@ -47,7 +47,7 @@ class App(Computes, Verb[Output]):
         sentence: what the file is about, repeatable.
         allow_control: let the page, on this machine, stop training that runs in these folders and
             resume it.
-        precision: fp32, bf16 or auto.
+        precision: precision to compute in: fp32, bf16 or auto.
     """
 
     runs: Annotated[Paths, RUNS]

@@ -21,31 +21,34 @@ class Export(Verb[Output]):
 
         foreword.export("runs/books/tuned/reviews", "classifier")
 
-    hf writes a folder that AutoModel and AutoTokenizer of transformers load without custom code;
-    of a fine-tuned model, AutoModelForSequenceClassification and
+    hf writes a folder that transformers loads without custom code: a run with AutoModel and
+    AutoTokenizer; a classifier with AutoModelForSequenceClassification or
     pipeline("text-classification", FOLDER, truncation=True), which cuts texts as Foreword does;
-    of sentence embeddings, SentenceTransformer of sentence_transformers.
-    onnx writes a graph that onnxruntime computes, with the tokenizer: of a fine-tuned model of any
-    family the outputs of its head, of an encoder or a decoder the logits of every token; --int8
-    adds one of 8 bits, and says how many answers stay the same. Of what strategy best averaged, it
-    is a graph of each network, counts as plain files, and predict.py, which reads them.
-    arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
-    writes a file of vectors that gensim reads, for any model with embeddings.
+    sentence embeddings with SentenceTransformer of sentence_transformers.
+
+    onnx writes a graph for onnxruntime, with the tokenizer. It computes the outputs of a fine-tuned
+    model's head, or the logits of every token of an encoder or a decoder. --int8 adds a graph of 8
+    bits, and says how many answers stay the same. An average of strategy best becomes a graph for
+    each network, counts as plain files, and predict.py, which reads them.
+
+    arpa writes n-grams for KenLM, and word2vec the embeddings of any model for gensim. `foreword
+    import` reads hf, arpa and word2vec back.
 
     Each folder has a README.md, its model card: what the model is, how it was made, its scores and
     limits, and how to load it.
 
-    --adapter RUN writes the change of a model tuned with lora alone, which PeftModel of peft puts
+    --adapter RUN writes only what tuning with --strategy lora changed, which PeftModel of peft puts
     on RUN's own export, opened with the adapter's config.json.
 
     Attributes:
         run: a run folder, one of its checkpoints/step-*, or what 'foreword tune' wrote.
         out: folder or file to create.
-        format: hf (Hugging Face), onnx, arpa (n-grams) or word2vec (word vectors).
-        family: with hf: bert, gpt2, ...; default: the first that matches.
+        format: what to write: hf (Hugging Face), onnx, arpa (n-grams) or word2vec (word vectors).
+        family: with hf: family of transformers, bert, gpt2, ...; default: the first that matches.
         binary: with word2vec: the binary format, not the text one.
         int8: with onnx: write a graph of 8-bit weights beside the one of 32 bits.
-        adapter: for peft: the change of a model tuned with lora alone; the run it began with.
+        adapter: run from which a model was tuned with --strategy lora: write the change alone, for
+            peft.
     """
 
     run: Annotated[PathName, ARGUMENT]

@@ -22,7 +22,7 @@ class Import(Verb[Output]):
     Attributes:
         model: folder or file of a model; with --download, its hub name.
         out: run folder to create.
-        format: hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).
+        format: what to read: hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).
         download: with hf: download the model from the hub.
     """
 

@@ -28,18 +28,18 @@ class Plan(OnGpus, Verb[Output]):
 
         foreword.plan("books/", hours=24, purpose="classify")
 
-    Figures come from the law files (recipes/laws/, or --laws), which name their sources, and from
-    the speed of a few steps on this machine, or of --gpus. With --out, the recipe is written for
-    'pretrain'. With --record, the forecasts that runs noted before their first step are shown
-    beside their results.
+    Requires --data, and --hours or --flops. Figures come from the law files (recipes/laws/, or
+    --laws), which name their sources, and from the speed of a few steps on this machine, or of
+    --gpus. --out writes the recipe, for 'pretrain'. --record RUNS instead shows the losses that
+    plans forecast for runs, beside their results.
 
     Attributes:
         data: text files, folders or globs; or a folder of 'prepare'.
-        more: more text, as a shell expands a glob; with --record more runs.
+        more: more text, from a glob that the shell expanded; with --record more runs.
         hours: the budget in hours of training.
         flops: the budget in FLOPs.
-        family: encoder, decoder, encoder_decoder, lstm or ngram; default: all that serve the
-            purpose.
+        family: family to plan: encoder, decoder, encoder_decoder, lstm or ngram; default: all that
+            serve the purpose of --for.
         purpose: what the model is for: classify, tag, generate, fill or answer.
         laws: folder with law files of your own, such as 'scale fit' writes.
         out: recipe file to write.

@@ -75,12 +75,13 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         foreword.predict("runs/books/tuned/reviews", "new.csv", out="predicted.csv")
 
     The output has the rows in their order, with their columns and 'prediction'; for labels also
-    'probability', calibrated. A model of sentence embeddings gives the vector of a text, and the
-    cosine of a pair. A row without text has no prediction. Where a text may have several labels,
-    both are lists. Of a tagged sentence too, with an item for each word; of one given as text also
-    'start' and 'end' of each word in it, and its 'entities'; --out with .conll writes a word per
-    line. A file is read and written in parts, so
-    it may be larger than the memory.
+    'probability', calibrated. A row without text has no prediction. A file is read and written in
+    parts, so it may be larger than the memory.
+
+    Where a text may have several labels, 'prediction' and 'probability' are lists. A tagger's have
+    an item for each word; a sentence given as text also gets the 'start' and 'end' of its words,
+    and its 'entities', and --out with .conll has a word per line. A model of sentence embeddings
+    predicts the vector of a text, or the cosine of a pair.
 
     Attributes:
         tuned: the folder that 'foreword tune' wrote; in Python also the model that `load` returned.
@@ -92,10 +93,10 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         bad_rows: share of a file's rows that may be wrong: they keep their place without a
             prediction, and are counted and named; more are refused. Default: 0.01.
         probabilities: also give the probability of each label.
-        threshold: probability from which a label is predicted: of two labels the second, or the one
-            that was tuned as task.positive; each one where a text may have several; that a word is
-            part of an entity.
-        precision: fp32, bf16 or auto.
+        threshold: probability from which a label is predicted. Of two labels it is for the second,
+            or the one tuned as task.positive; of several labels a text, for each; of a tagger of
+            entities, for a word being part of one. Default: as tuned.
+        precision: precision to compute in: fp32, bf16 or auto.
     """
 
     tuned: Annotated[PathName | Predictor | TunedWriter, ARGUMENT]
@@ -112,9 +113,6 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         return self if self.out is not None else replace(self, out=STANDARD)
 
     def __call__(self) -> PredictionResult:
-        import pyarrow as pa
-
-        from foreword.tables.columns import PREDICTION
         from foreword.tables.table import BadRows
         from foreword.tuning.predict_table import (
             PredictOptions,
@@ -135,8 +133,8 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
         types, said = output_types(table, model, how), list[str]()
         if self.threshold is not None:
             model = model.at_threshold(self.threshold)
-            which = f"'{model.labels[1]}'" if types[PREDICTION] == pa.string() else "a label"
-            said.append(f"{which} is predicted from a probability of {self.threshold:g} on")
+            decided = model.task.answers.decided(model.labels)
+            said.append(f"{decided} is predicted from a probability of {self.threshold:g} on")
         total = count_rows(model, table, how)
         for warning in how.bad.notes:
             display.warn(warning)

@@ -55,7 +55,7 @@ class Serve(Computes, Verb[Output]):
         queue: most requests that wait for a model; others are told to come again (429).
         length: most tokens of a text with its prompt; default: the positions of the model.
         body_bytes: most bytes of a request.
-        precision: fp32, bf16 or auto.
+        precision: precision to compute in: fp32, bf16 or auto.
     """
 
     runs: Annotated[Paths, RUNS]

@@ -118,19 +118,20 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
         tuned.load().predict(["a new text"])
 
-    Trains on --train and scores the last epoch on --dev, once per seed, or without --dev on --folds
-    of --train; nothing is chosen by the score, but for the threshold of `span`, and the epoch with
-    --set tune.keep=best, where --set tune.patience=2 stops a seed after two epochs without a better
-    score. A seed that diverges is counted and left out. The scores go to RUN/evaluations, the first
-    seed's model to --out. Classes are scored by accuracy, macro F1 (the mean of each label's F1)
-    and Matthews correlation.
+    By default the strategy is best: counts of words, regression on the model's states and
+    fine-tuning are cross-validated on --train, and their best average is kept and scored on --dev.
+    For tasks answered in text, and with --folds, --compare, --from-scratch or several --lr, it is
+    full.
 
-    Probabilities are fitted by a temperature on a tenth of --train, held out from one more training
-    (--set tune.calibrate=false leaves it out); it changes no prediction.
+    --strategy full fine-tunes one network on --train, once per seed, and scores its last epoch on
+    --dev, or without --dev on --folds of --train. Nothing is chosen by the score, except the
+    threshold of `span`, and the epoch with --set tune.keep=best; --set tune.patience=2 then stops a
+    seed after two epochs without a better score. A seed that diverges is counted and left out. A
+    temperature, fitted on a tenth of --train that one more training holds out, calibrates
+    probabilities and changes no prediction (--set tune.calibrate=false leaves it out).
 
-    By default, but for tasks answered in text, the strategy is best: counts of words, regression on
-    the model's states and fine-tuning are cross-validated on --train, and their best average is
-    kept. --strategy full fine-tunes the one network.
+    The scores go to RUN/evaluations, the first seed's model to --out. Classes are scored by
+    accuracy, macro F1 (the mean of each label's F1) and Matthews correlation.
 
     With --unlabelled, texts of the task without labels, the model is pretrained further on them and
     on the training texts, by recipe adapt_encoder, before it is tuned (Gururangan et al. 2020). The
@@ -149,27 +150,27 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
             by column.
         dev: labelled text to score on, never trained on; or --folds.
         test: labelled text to score once, at the end: it can choose nothing.
-        task: classify, multilabel, regress, tag, span, choice, embed, chat, prefer or
-            text_to_text; 'foreword show' describes each.
+        task: what to learn: classify, multilabel, regress, tag, span, choice, embed, chat, prefer
+            or text_to_text; 'foreword show tag' describes tag.
         text: column of the text, a number from 0 if the files have no header; default: text, or
             that of the task and the format.
         pair: column of a second text.
         label: column of the label; default: label, or that of the task and the format. Lists of
             labels, or several columns of 0 and 1, a,b,c, are the task multilabel.
-        folds: cross-validate: --train in this many parts, each scored by a network that the others
-            trained; the saved model learns from all.
+        folds: number of parts of --train for cross-validation: each part is scored by a network
+            that learned from the others, and the saved model learns from all.
         group: column of what examples have in common, such as an author: with --folds, examples of
             one group are in one fold.
         columns: names of all columns, a,b,c, if the files have no header.
         prefix: task prefix for the texts of each --train and --dev, in their order.
-        bad_rows: share of a file's rows that may be wrong: they are left out, counted and named,
+        bad_rows: share of a file's rows that may be wrong: they are left out, counted and named;
             more are refused; default: 0.01.
-        temperature: task mixture: above 1, tasks have more equal shares of an epoch.
+        temperature: with several --train: above 1, tasks have more equal shares of an epoch.
         unlabelled: unlabelled text of the task: files, folders or globs, read as 'pretrain' does,
             .csv and .tsv by their column --text; what is among --dev and --test is left out. --set
             adapt.NAME=value sets recipe adapt_encoder's: adapt.continuation.epochs=20.
-        compare: compare pretrained, pretrained frozen (if the head can be trained alone) and from
-            scratch; for classify also a bag of words.
+        compare: compare one network pretrained, pretrained and frozen (if the head can be trained
+            alone) and from scratch; for classify also a bag of words.
     """
 
     run: Annotated[PathName, ARGUMENT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,7 @@ def test_tuning_starts_from_a_run_that_pretrain_would_make(base: Path, texts: Pa
     left = f"{len(read)} unlabelled texts, those of the training examples among them; 2 that are"
     assert any(note.startswith(left) for note in result.content["notes"])
     assert f"adapted model: {run}" in result.content["notes"]
+    assert "adapt.prepare.heldout=0.1 holds out a tenth" in result.content["notes"][-1]
     assert result.content["settings"]["data"]["adapted"] == str(run)
     assert result.out == base / "tuned" / "data-adapted"
     # Its recipe is written out: a share of the rate, the model's text beside the new, a budget.
@@ -101,7 +103,10 @@ def test_an_adapted_run_is_resumed_and_used_again_but_never_for_others(
     assert tune(base, table).was_done
     tune(base, table, name="other", epochs=2)
     assert adapted_runs(base) == [run]
-    tune(base, texts, settings={"adapt.continuation.lr": 0.1}, name="slower")
+    settings = {"adapt.continuation.lr": 0.1, "adapt.prepare.heldout": 0.1}
+    note = tune(base, texts, settings=settings, name="slower").content["notes"][-1]
+    losses = re.search(r"texts held out: (\S+) before, (\S+) after", note)
+    assert losses is not None and float(losses[1]) > float(losses[2]) > 0
     table.write_text("\n".join(["text", *TEXTS[1:]]) + "\n")
     tune(base, table, name="fewer")
     assert len(adapted_runs(base)) == 3

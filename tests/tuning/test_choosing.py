@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -201,6 +202,15 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path) -> None:
     assert second.weight == 0
 
 
+def test_candidates_for_other_tasks_are_listed_if_they_were_named(
+    tmp_path: Path, few_fits: None
+) -> None:
+    run, train = make_run(tmp_path / "run"), [e[:2] for e in reviews(20, 1)]
+    named = ['tune.strategy.candidates=["word_counts","conditional_random_field"]']
+    table = str(foreword.tune(run, train, train, name="a", settings=named))
+    assert re.search("conditional random field .* left out: for tags of words alone", table)
+
+
 def test_a_label_of_a_single_example_is_always_learned_from(tmp_path: Path) -> None:
     examples = [*reviews(30, 1), Labelled("a lovely town", "rare")]
     given = material(tmp_path, "classify", examples, "encoder")
@@ -270,6 +280,7 @@ def test_tune_chooses_by_default_and_its_model_predicts(tmp_path: Path, few_fits
     assert again.rows == result.rows
     assert again.was_done
     assert "counts of words" in str(again)
+    assert "conditional random field" not in str(again)  # which is for tags
 
 
 def test_a_network_that_was_taken_alone_has_its_temperature(tmp_path: Path, few_fits: None) -> None:

@@ -146,7 +146,8 @@ def _fold_count(examples: int) -> int:
 
 def _tried(material: Material, candidate: Learner, seconds: float, seed: int) -> CandidateTrial:
     """Return a candidate with its outputs out of fold, unless it would take too long."""
-    why_not = candidate.unsuited(material) or ("" if seconds > 0 else "no time is left")
+    why_not = candidate.misplaced(material) or candidate.unsuited(material)
+    why_not = why_not or ("" if seconds > 0 else "no time is left")
     if why_not:
         return CandidateTrial(candidate, why_not=why_not)
     start = time.monotonic()

@@ -38,7 +38,7 @@ from foreword.tuning.result import save_network
 from foreword.tuning.run import baselines, counted
 from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes
 from foreword.tuning.starting_network import start_name
-from foreword.tuning.strategies.best import Best
+from foreword.tuning.strategies.best import CANDIDATES, Best
 from foreword.tuning.trainings import calibration
 from foreword.tuning.tuned import TunedOn
 from foreword.types import Array
@@ -151,6 +151,7 @@ def _content(
 ) -> dict[str, Any]:
     """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
     settings, first = job.variants[0], runs[0]
+    are_named = getattr(settings.strategy, "candidates", CANDIDATES) != CANDIDATES
     task = first.material.task
     start = start_name(trained)
     rows = [
@@ -187,6 +188,7 @@ def _content(
                 else {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
             )
             for trial in first.trials
+            if are_named or not trial.candidate.misplaced(first.material)
         ],
         "command": command(),
         "settings": {

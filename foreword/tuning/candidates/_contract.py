@@ -51,8 +51,12 @@ class Learner(Ranged, ABC):
     title: ClassVar[str]
     reads_model: ClassVar[bool] = True
 
+    def misplaced(self, material: Material) -> str:
+        """Return why the candidate is for other tasks; "" if it is for this one."""
+        return ""
+
     def unsuited(self, material: Material) -> str:
-        """Return why the candidate is not for these examples; "" if it is."""
+        """Return why the number or size of these examples rules it out; "" if it does not."""
         return ""
 
     @abstractmethod

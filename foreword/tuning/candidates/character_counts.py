@@ -26,6 +26,6 @@ class CharacterCounts(CountsLearner):
 
     longest: Count = 5
 
-    def unsuited(self, material: Material) -> str:
+    def misplaced(self, material: Material) -> str:
         """Tagged words have their affixes counted already."""
         return "" if not isinstance(material.counted[0], list) else "words have their affixes"

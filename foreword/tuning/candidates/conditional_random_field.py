@@ -76,7 +76,7 @@ class ConditionalRandomField(Learner):
     penalty: Positive = 0.05
     rounds: Count = 40
 
-    def unsuited(self, material: Material) -> str:
+    def misplaced(self, material: Material) -> str:
         """Tags alone stand in a chain."""
         is_tagged = material.form == "classes" and isinstance(material.counted[0], list)
         return "" if is_tagged else "for tags of words alone"

@@ -68,12 +68,14 @@ class Contrastive(Learner):
     pairs: Count = 10
     most_pairs: Count = 1_000
 
-    def unsuited(self, material: Material) -> str:
-        """Pairs are of single texts with classes, and few."""
+    def misplaced(self, material: Material) -> str:
+        """Pairs are of single texts with classes."""
         if material.form != "classes" or not material.task.reader.takes_texts:
             return "for texts with classes alone"
-        if material.is_of_pairs:
-            return "for single texts alone"
+        return "for single texts alone" if material.is_of_pairs else ""
+
+    def unsuited(self, material: Material) -> str:
+        """Many labels teach fine-tuning without pairs as well."""
         too_many = f"more than {MOST_EXAMPLES} labels"
         return too_many if len(material) > MOST_EXAMPLES else ""
 

@@ -58,10 +58,12 @@ class FeaturesAndCounts(Learner):
 
     norm: Positive = 1.0
 
+    def misplaced(self, material: Material) -> str:
+        """An average of vectors has both."""
+        return "vectors of both stand side by side anyway" if material.form == "vectors" else ""
+
     def unsuited(self, material: Material) -> str:
         """All features have to fit in memory."""
-        if material.form == "vectors":
-            return "vectors of both stand side by side anyway"
         if len(material.targets) > MOST_OUTPUTS or not material.has_features:
             return "the features do not fit in memory"
         return ""

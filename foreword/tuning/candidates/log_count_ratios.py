@@ -27,8 +27,11 @@ class LogCountRatios(CountsLearner):
     weighting: ClassVar[Weighting] = "log_count_ratios"
     inverse_penalties: ClassVar[tuple[float, ...]] = (0.01, 0.1, 1.0)
 
-    def unsuited(self, material: Material) -> str:
+    def misplaced(self, material: Material) -> str:
         """Ratios are of classes."""
-        if material.form not in ("classes", "sets") or isinstance(material.counted[0], list):
-            return "for texts with classes alone"
+        is_for = material.form in ("classes", "sets") and not isinstance(material.counted[0], list)
+        return "" if is_for else "for texts with classes alone"
+
+    def unsuited(self, material: Material) -> str:
+        """Each class has a regression of its own."""
         return "" if len(material.labels) <= MOST_CLASSES else f"more than {MOST_CLASSES} classes"

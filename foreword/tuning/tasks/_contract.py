@@ -303,6 +303,10 @@ class Answers(ABC):
             "--threshold: is for two labels, several labels a text, or entities; here are none"
         )
 
+    def decided(self, labels: Labels) -> str:
+        """Return what a threshold decides on, in words."""
+        return "a label"
+
 
 class NumberAnswers(Answers):
     """The first output of each example."""
@@ -366,6 +370,9 @@ class LabelAnswers(Answers):
                 f"{len(labels):,}, of which one is predicted"
             )
         return {"threshold": threshold}
+
+    def decided(self, labels: Labels) -> str:
+        return f"'{labels[1]}'"
 
 
 def texts_of(example: Labelled) -> tuple[str, ...]:

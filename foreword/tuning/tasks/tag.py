@@ -207,6 +207,9 @@ class TagAnswers(Answers):
             return {"threshold": threshold}
         return super().at_threshold(threshold, labels)
 
+    def decided(self, labels: Labels) -> str:
+        return "an entity"
+
     def types(self, labels: Labels, *, probabilities: bool, is_pair: bool) -> dict[str, Any]:
         columns = probability_columns(labels) if probabilities else []
         numbers = dict.fromkeys([PROBABILITY, *columns], pa.list_(pa.float32()))

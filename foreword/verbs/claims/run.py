@@ -68,19 +68,19 @@ class Run(TrainsGrid, ClaimsVerb[ClaimsRun]):
 
         foreword.claims.run(data="books/", out="runs/claims")
 
-    What would refute a claim is recorded before its cells are trained. Kill it at any moment; the
-    same command continues, and what another claim or a larger --scale has in common with earlier
-    work is not done again. Claims whose task files are not there are left out.
+    A cell is a recipe with its settings and budget, trained with several seeds. What would refute a
+    claim is recorded before its cells are trained. Kill it at any moment; the same command
+    continues, and what another claim or a larger --scale shares with earlier work is not done
+    again. Claims whose task files are not there are left out.
 
     Attributes:
-        names: claims (show claims lists them) or .toml files; default: all that are shipped.
+        names: claims ('foreword show claims' lists them) or .toml files; default: all shipped ones.
         data: text files, folders, globs; or a prepared folder.
         out: folder to create, or to continue.
         tasks: folder of the files of tasks and probes.
-        scale: by how much to multiply the budgets; default: 1, at most ten minutes a training on
-            two cores.
-        hours: choose the scale by which all takes about this long here, one job at a time.
-        seeds: trainings of each cell; default: as the claims say, mostly 3.
+        scale: factor of the budgets; default: 1, at most ten minutes a training on two cores.
+        hours: hours that all should take here, one job at a time: chooses the scale.
+        seeds: number of trainings of each cell; default: as the claims say, mostly 3.
     """
 
     names: Annotated[Paths, Flag(is_argument=True, metavar="CLAIM...")] = ()

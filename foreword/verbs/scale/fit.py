@@ -100,18 +100,20 @@ class Fit(RunColumns, ShowsProgress, ScaleVerb[ScalingLaws]):
         foreword.scale.fit("runs.csv").laws
 
     The table has a row for each run: its parameters, its tokens or FLOPs, its loss, perhaps its
-    seed and its family, which gets a law of its own. The largest budget is not fitted but forecast.
-    OUT has a page, laws.html, the figures in methods.csv and runs.csv, and each law as FAMILY.toml.
+    seed and its family; each family gets a law. The methods are a direct fit of the loss, the best
+    size of each budget, and the lower envelope of all runs. The largest budget is not fitted but
+    forecast. OUT has a page, laws.html, the figures in methods.csv and runs.csv, and each law as
+    FAMILY.toml, for 'plan --laws'.
 
     Attributes:
         table: CSV, TSV, JSON, JSON lines or Parquet; in Python also a DataFrame or a list of
             dictionaries.
         out: folder of the results; default: TABLE-laws beside the table.
-        criterion: of the direct fit: huber (of log loss) or squares (of the loss).
-        resamples: resampled tables, for the intervals.
-        unit: of the loss, for the law's file; default: that of the table, or nats per token.
-        text: that the losses are of, for the law's file.
-        machine: that trained, for the law's file.
+        criterion: what the direct fit minimises: huber (of log loss) or squares (of the loss).
+        resamples: number of resampled tables, for the intervals.
+        unit: unit of the loss, for the law's file; default: that of the table, or nats per token.
+        text: name of the text that the losses are of, for the law's file.
+        machine: machine that trained the runs, for the law's file.
     """
 
     table: Annotated[Examples, Flag(is_argument=True, takes=PathName)]

@@ -215,6 +215,7 @@ def test_predictions_are_lists_and_probabilities_are_by_label(run: Path, tmp_pat
     out = tmp_path / "all.csv"
     done = foreword.predict(model, TEXTS, out=out, threshold=1e-6, progress=False)
     assert done.counts.labels == {"good": 40, "day": 40}
+    assert done.notes[0] == "a label is predicted from a probability of 1e-06 on"
     assert '"[""' in out.read_text(encoding="utf-8")
 
 

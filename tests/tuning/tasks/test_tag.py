@@ -204,6 +204,8 @@ def test_predictions_are_written_with_the_words(tmp_path: Path) -> None:
     result = predict(done, given, progress=False)
     assert [len(row["prediction"]) for row in result.rows] == [len(r["0"]) for r in result.rows]
     assert sum(result.counts.labels.values()) == sum(len(row["0"]) for row in result.rows)
+    notes = predict(done, given, threshold=0.5, progress=False).notes
+    assert notes == ("an entity is predicted from a probability of 0.5 on",)
     predict(done, given, out=tmp_path / "out.conll", progress=False)
     lines = (tmp_path / "out.conll").read_text(encoding="utf-8").split("\n\n")
     first = [line.split("\t") for line in lines[0].splitlines()]
