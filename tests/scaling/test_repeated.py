@@ -66,7 +66,11 @@ def test_the_three_methods_read_no_run_that_read_its_text_again() -> None:
 def test_the_best_size_of_values_far_from_the_minimum_is_no_overflow() -> None:
     """Descents come by such values, of which numpy warned on the user's terminal."""
     runs = [np.array([x]) for x in (1e9, 1e10, 1e9)]
-    for alpha, beta, a, b in ((1e-3, 5.0, 1e3, 1e3), (5.0, 1e-3, 1e60, 1.0), (1e-3, 1.0, 1.0, 1e60)):
+    for alpha, beta, a, b in (
+        (1e-3, 5.0, 1e3, 1e3),
+        (5.0, 1e-3, 1e60, 1.0),
+        (1e-3, 1.0, 1.0, 1e60),
+    ):
         with np.errstate(all="raise", under="ignore"):
             loss = repeated_losses("half_life", np.array([1, a, b, alpha, beta, 1e4, 1e4]), *runs)
         assert not np.isnan(loss).any()
