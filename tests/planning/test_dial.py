@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import re
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from foreword import pretrain
@@ -161,9 +164,35 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
     assert fast > 8 * slow
 
 
+@every_family
+def test_waiting_for_steps_takes_no_longer_than_the_hours(family: str) -> None:
+    """A fast device waits 3.4 ms for each layer of a step; a plan of an hour takes an hour."""
+    busy = 0
+    for hours, speed in itertools.product((0.1, 0.3, 1.0, 3.0, 10.0), (1e14, 3e14, 1e15, 3e15)):
+        made = dial(Conditions(family, hours, speed, 1e13))
+        assert made.computing <= 3600.1 * hours
+        # Batches of powers of two, rounded to whole rows.
+        assert made.seconds <= 3600 * hours * (1 + 1 / made.rows)
+        busy += any("device waiting" in choice.reason for choice in made.choices)
+    assert busy or "encoder" in family  # whose batches are large
+
+
+def test_a_budget_in_flops_plans_the_same_on_any_machine() -> None:
+    slow, fast = (
+        dial(Conditions("decoder", 1e14 / speed / 3600, 2e3 * speed, 1e10, is_in_flops=True))
+        for speed in (1e9, 1e14)
+    )
+    assert slow.choices == fast.choices
+    assert slow.choices[-1].setting == "train.flops"
+    assert slow.recipe().train.flops == slow.choices[-1].value == pytest.approx(slow.flops)
+    assert slow.recipe().train.hours is None and "1e+17 FLOPs and" in slow.title
+    assert fast.seconds > 10 * fast.computing
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"is_in_flops": True}, r"320 would need 3.7 × 10¹⁵ FLOPs"),
         ({}, r"320 would need 3 h"),
         ({"hours": 100.0, "text_bytes": 1e7}, r"320 would need 1\d\.\d MB of text"),
         ({"hours": 100.0, "memory": 3 * 10**8}, r"320 would need 3\d\d\.\d MB of memory"),
@@ -299,6 +328,23 @@ def test_the_size_of_a_long_text_is_known_from_its_beginning(
     whole = text_bytes([str(tmp_path)], ReadSettings())
     monkeypatch.setattr(conditions, "SAMPLE_BYTES", whole / 5)
     assert text_bytes([str(tmp_path)], ReadSettings()) == pytest.approx(whole, rel=0.1)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "zst"])
+def test_what_is_decompressed_ahead_is_hardly_counted_as_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, whole = np.random.default_rng(1), 4_000_000
+    plain = "\n".join(rng.bytes(100).hex() for _ in range(whole // 200)).encode()
+    if suffix == "xz":
+        data = lzma.compress(plain, preset=0)
+    else:
+        codec = pa.Codec({"gz": "gzip", "zst": "zstd"}[suffix])
+        data = codec.compress(plain, asbytes=True)
+    (tmp_path / f"text.txt.{suffix}").write_bytes(data)
+    monkeypatch.setattr(conditions, "SAMPLE_BYTES", whole / 3)
+    read = ReadSettings(documents="line")
+    assert text_bytes([str(tmp_path)], read) == pytest.approx(whole, rel=0.15)
 
 
 def test_a_run_holds_plain_values_and_what_they_came_from(
