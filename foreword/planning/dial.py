@@ -42,6 +42,7 @@ class Conditions:
             they are not known.
         laws: a folder with files that take the place of those of `recipes/laws/`; "" for none.
         purpose: what the model is for; "" for any.
+        is_in_flops: whether the budget was given in FLOPs, which take the hours.
     """
 
     family: str
@@ -54,6 +55,7 @@ class Conditions:
     document_tokens: tuple[float, float] | None = None
     laws: str = ""
     purpose: str = ""
+    is_in_flops: bool = False
 
     @property
     def law(self) -> FamilyLaw:
@@ -129,19 +131,38 @@ class Dial:
         return amounts_of(self.conditions, self.size)
 
     @property
-    def seconds(self) -> float:
-        """The time that training takes, about."""
-        given, size = self.conditions, self.size
+    def rows(self) -> int:
+        """The rows of a step."""
         rows: int = next(one.value for one in self.choices if one.setting == "train.batch")
-        waiting = given.law.rules.layer_seconds * size.layers * self.tokens / (rows * size.length)
-        computing = self.tokens * size.flops_per_token / given.training_flops_per_second
-        return max(computing, waiting)
+        return rows
+
+    @property
+    def epochs(self) -> float:
+        """How often the text is read, about."""
+        return self.tokens / self.conditions.text_tokens
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of training, about."""
+        return self.tokens * self.size.flops_per_token
+
+    @property
+    def computing(self) -> float:
+        """The seconds of its FLOPs at the speed of training."""
+        return self.flops / self.conditions.training_flops_per_second
+
+    @property
+    def seconds(self) -> float:
+        """The time that training takes, about: steps of few tokens keep a fast device waiting."""
+        step = self.conditions.law.rules.layer_seconds * self.size.layers
+        return max(self.computing, step * self.tokens / (self.rows * self.size.length))
 
     @property
     def title(self) -> str:
         """The description of the recipe."""
-        name, text = self.conditions.family, byte_size(round(self.conditions.text_bytes))
-        return f"{name} for {self.conditions.hours:.4g} h and {text} of text"
+        given, text = self.conditions, byte_size(round(self.conditions.text_bytes))
+        budget = f"{given.flops:.4g} FLOPs" if given.is_in_flops else f"{given.hours:.4g} h"
+        return f"{given.family} for {budget} and {text} of text"
 
     @property
     def summary(self) -> str:
@@ -175,7 +196,9 @@ class Dial:
         """Conditions, choices and what is known of the loss, as plain values."""
         choices = [asdict(choice) for choice in self.choices]
         known = {"expected_loss": str(self.expected), "counting": self.counting or None}
-        return {**asdict(self.conditions), "choices": choices, **known}
+        names = ("tokens", "epochs", "flops", "seconds")
+        amounts = {"parameters": self.size.parameters} | {n: getattr(self, n) for n in names}
+        return {**asdict(self.conditions), "choices": choices, **amounts, **known}
 
 
 def dial(conditions: Conditions) -> Dial:
@@ -250,7 +273,8 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
             return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
         least = least_flops(family, size, start)
         if family.law is None and conditions.flops < least:
-            return f"{conditions.hours * least / conditions.flops:.2g} h"
+            hours = f"{conditions.hours * least / conditions.flops:.2g} h"
+            return f"{power(least)} FLOPs" if conditions.is_in_flops else hours
         return ""
 
     fitting = [size for size in candidates if not lacks(size)] or candidates[:1]
@@ -348,21 +372,24 @@ def _training(
     """Return the choices of batch, learning rate, first embeddings and warm-up."""
     # The batch: the small recipe's, times a power of two.
     rules, first = conditions.law.rules, small.rows_per_step * small.packing.length
-    growth = math.sqrt(tokens / rules.batch_tokens)
-    # In how many of the hours steps of so few rows would only keep the device waiting.
-    busy = tokens / first * rules.layer_seconds * size.layers / (3600 * conditions.hours)
-    target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
+    growth = max(1.0, math.sqrt(tokens / rules.batch_tokens))
+    # How many times the hours steps of so few rows would keep the device waiting.
+    waiting = rules.layer_seconds * size.layers / 3600  # hours, at least, of a step
+    busy = 1.0 if conditions.is_in_flops else max(1.0, tokens / first * waiting / conditions.hours)
+    target = first * 2.0 ** max(math.floor(math.log2(growth)), math.ceil(math.log2(busy)))
     rows = max(1, math.floor(min(target, tokens / rules.least_steps) / size.length))
     step = rows * size.length
     steps = tokens / step
     why = f"{step:,} tokens a step"
-    if busy > max(1.0, growth):
+    if busy > growth:
         why += "; shorter ones would keep the device waiting"
-    choices = [Choice("train.batch", rows, why), _rate(conditions, size, small)]
+    is_long = max(conditions.hours, steps * waiting) >= rules.vectors_hours
+    rate = _rate(conditions, size, small, is_long=is_long)
+    choices = [Choice("train.batch", rows, why), rate]
     if counted := getattr(small.train.embedding_init, "tokens", None):
         setting, value = "train.embedding_init.tokens", counted
         why = "tokens that the first embeddings are counted from, in seconds"
-        if conditions.hours < rules.vectors_hours:
+        if not is_long:
             setting, value = "train.embedding_init", "random"
             why = "counting first embeddings would take much of so short a time"
         choices.append(Choice(setting, value, why))
@@ -380,8 +407,8 @@ def _training(
     return choices
 
 
-def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
-    """Return the choice of the learning rate, by width."""
+def _rate(conditions: Conditions, size: ModelSize, small: Recipe, *, is_long: bool) -> Choice:
+    """Return the choice of the learning rate, by width; `is_long`: with counted embeddings."""
     family, width = conditions.law, neural_settings(small.model).d_model
     rules = family.rules
     exponent = rules.rate_exponent
@@ -390,7 +417,6 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     if exponent != 1:
         rate = small.optimizer.lr * (width / size.d_model) ** exponent
         why += f" ** {exponent:g}"
-    is_long = conditions.hours >= rules.vectors_hours
     if rules.narrow_keeps_rate and size.d_model < width and is_long:
         rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
     return Choice("optimizer.lr", _rounded(rate), why)
@@ -406,7 +432,9 @@ def _stages(conditions: Conditions) -> list[Choice]:
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
-    """Return the budget: the hours, or epochs where more of them add nothing."""
+    """Return the budget as it was given, or epochs where more of them add nothing."""
+    if tokens < most and conditions.is_in_flops:
+        return Choice("train.flops", _rounded(conditions.flops, 12), "as given")
     if tokens < most:
         why = f"as given; chosen for {power(conditions.training_flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)
