@@ -194,8 +194,8 @@ def plan_families(
         score, recipe = law.scores.get(purpose, ()), load_recipe(law.small)
         if not law.large:
             size = text_bytes(texts, recipe.read)
-            tokens = law.rules.tokens(size)
-            counted = Amounts(0.0, 0, 0, 1.0, recipe.tokenizer.vocab, tokens, size)
+            vocab = recipe.tokenizer.vocab
+            counted = Amounts(0.0, 0, 0, 1.0, vocab, law.rules.tokens(size, vocab), size)
             plans.append(FamilyPlan(name, score, law.expect(counted), recipe, law))
             continue
         hour = replace(trained_on.conditions(name, folder), purpose=purpose)
@@ -238,7 +238,7 @@ def _with_budget(hour: Conditions, budget: Budget) -> Conditions:
 
 
 def _require_row(made: Dial) -> None:
-    tokens, length = made.conditions.text_tokens, made.size.length
+    tokens, length = made.text_tokens, made.size.length
     if made.tokens < length <= tokens:
         raise UserError(
             f"the budget is enough for {made.tokens:,.0f} tokens of the smallest model, less than "

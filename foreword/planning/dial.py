@@ -43,6 +43,7 @@ class Conditions:
         laws: a folder with files that take the place of those of `recipes/laws/`; "" for none.
         purpose: what the model is for; "" for any.
         is_in_flops: whether the budget was given in FLOPs, which take the hours.
+        bytes_per_token: of a given tokenizer; 0 for that of the rules.
     """
 
     family: str
@@ -56,6 +57,7 @@ class Conditions:
     laws: str = ""
     purpose: str = ""
     is_in_flops: bool = False
+    bytes_per_token: float = 0.0
 
     @property
     def law(self) -> FamilyLaw:
@@ -77,10 +79,11 @@ class Conditions:
         """FLOPs of the budget, about."""
         return self.hours * 3600 * self.training_flops_per_second
 
-    @property
-    def text_tokens(self) -> float:
-        """Tokens of the text, about."""
-        return self.law.rules.tokens(self.text_bytes)
+    def text_tokens(self, vocab: int) -> float:
+        """Return the tokens of the text, about, by a tokenizer of `vocab` tokens."""
+        if self.bytes_per_token:
+            return max(1.0, self.text_bytes / self.bytes_per_token)
+        return self.law.rules.tokens(self.text_bytes, vocab)
 
 
 @dataclass(frozen=True)
@@ -137,9 +140,14 @@ class Dial:
         return rows
 
     @property
+    def text_tokens(self) -> float:
+        """Tokens of the text, about."""
+        return self.conditions.text_tokens(self.size.vocab)
+
+    @property
     def epochs(self) -> float:
         """How often the text is read, about."""
-        return self.tokens / self.conditions.text_tokens
+        return self.tokens / self.text_tokens
 
     @property
     def flops(self) -> float:
@@ -179,17 +187,21 @@ class Dial:
     def counting(self) -> str:
         """One line where counting is known to be as good; "" where it is not.
 
-        Either a table of n-grams of the text has no higher loss, or few labels gain nothing.
+        Either a table of n-grams of the text has no higher loss, or texts with few labels to tell
+        apart gain nothing; of other purposes nothing is known.
         """
         given, loss = self.conditions, self.expected.value
-        table = laws(given.laws)[COUNTED].expect(self.amounts)
-        if loss is not None and table.unit == self.expected.unit and (table.value or loss) < loss:
-            return (
-                f"with so little, counting is as good: a table of n-grams, which takes seconds, is "
-                f"expected to have {table.value:.2f} {table.unit}, this model {loss:.2f} "
-                f"({table.source})"
-            )
-        return given.law.counting_suffices(self.amounts.flops)
+        if given.purpose in ("", "generate"):
+            table = laws(given.laws)[COUNTED].expect(self.amounts)
+            is_known = loss is not None and table.unit == self.expected.unit
+            if is_known and (table.value or math.inf) < (loss or 0.0):
+                return (
+                    "with so little, counting is as good: a table of n-grams, which takes seconds, "
+                    f"is expected to have {table.value:.2f} {table.unit}, this model {loss:.2f} "
+                    f"({table.source})"
+                )
+        is_of_classes = given.purpose in ("", "classify")
+        return given.law.counting_suffices(self.amounts.flops) if is_of_classes else ""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -205,7 +217,7 @@ def dial(conditions: Conditions) -> Dial:
     """Return the settings that learn most under the conditions, each with its reason."""
     small, large = _recipes(conditions.law)
     size, why = _choose_size(conditions, small, large)
-    most = conditions.law.rules.most_epochs * conditions.text_tokens
+    most = conditions.law.rules.most_epochs * conditions.text_tokens(size.vocab)
     tokens = min(conditions.flops / size.flops_per_token, most)
     choices = (
         _vocab(conditions, size),
@@ -231,10 +243,11 @@ def expected_loss(
 
 def amounts_of(conditions: Conditions, size: ModelSize) -> Amounts:
     """Return what the loss of a size depends on."""
-    most = conditions.law.rules.most_epochs * conditions.text_tokens * size.flops_per_token
+    text_tokens = conditions.text_tokens(size.vocab)
+    most = conditions.law.rules.most_epochs * text_tokens * size.flops_per_token
     parts = (size.parameters, size.in_layers, size.flops_per_token, size.vocab)
     flops = min(conditions.flops, most)
-    return Amounts(flops, *parts, conditions.text_tokens, conditions.text_bytes)
+    return Amounts(flops, *parts, text_tokens, conditions.text_bytes)
 
 
 def _recipes(law: FamilyLaw) -> tuple[Recipe, Recipe]:
@@ -269,8 +282,9 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
         if memory > conditions.memory:
             return f"{byte_size(round(memory))} of memory"
         needed = rules.tokens_per_parameter * size.active / rules.useful_epochs
-        if size.active > start.active and conditions.text_tokens < needed:
-            return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
+        known = conditions.text_tokens(size.vocab)
+        if size.active > start.active and known < needed:
+            return f"{byte_size(round(text * needed / known))} of text"
         least = least_flops(family, size, start)
         if family.law is None and conditions.flops < least:
             hours = f"{conditions.hours * least / conditions.flops:.2g} h"
@@ -311,8 +325,9 @@ def least_flops(family: FamilyLaw, size: ModelSize, start: ModelSize) -> float:
 
 
 def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
-    uses = f"{conditions.text_tokens / size.vocab:,.0f} uses of each in the text on average"
-    reason = conditions.vocab_reason or f"with the size of the model; {uses}"
+    uses = conditions.text_tokens(size.vocab) / size.vocab
+    why = f"with the size of the model; {uses:,.0f} uses of each in the text on average"
+    reason = conditions.vocab_reason or why
     return Choice("tokenizer.vocab", size.vocab, reason)
 
 
@@ -350,7 +365,8 @@ def _regularisation(
     conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
 ) -> list[Choice]:
     """Return the choices that keep a repeated text from being memorised."""
-    epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
+    model = neural_settings(small.model)
+    epochs = tokens / conditions.text_tokens(size.vocab)
     rules, read = conditions.law.rules, f"the text is read {epochs:.2g} times"
     dropout, decay = model.dropout, getattr(small.optimizer, "decay", None)
     if epochs >= rules.repeated_epochs:

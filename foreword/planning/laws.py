@@ -107,6 +107,8 @@ class Rules:
     """The figures of the dial's rules; `common.toml` says what each is, and where it is from."""
 
     bytes_per_token: float
+    halving_bytes: float
+    whole_vocab: int
     uses_per_token: float
     least_vocab: int
     vocab_exponent: float
@@ -138,9 +140,11 @@ class Rules:
         most = text_bytes / self.bytes_per_token / self.uses_per_token
         return vocab <= max(self.least_vocab, most)
 
-    def tokens(self, text_bytes: float) -> float:
-        """Return the tokens of a text, about."""
-        return max(1.0, text_bytes / self.bytes_per_token)
+    def tokens(self, text_bytes: float, vocab: int) -> float:
+        """Return the tokens of a text, about, by a tokenizer of `vocab` tokens."""
+        halvings = max(0.0, math.log2(self.whole_vocab / vocab))
+        each = max(1.0, self.bytes_per_token - self.halving_bytes * halvings)
+        return max(1.0, text_bytes / each)
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class Plan(OnGpus, Verb[Output]):
             ("parameters", quantity(made.size.parameters),
              f"{made.size.layers} layers of {made.size.d_model}"),
             ("tokens", f"{quantity(made.tokens)}, {made.epochs:.2g} epochs",
-             f"about {quantity(given.text_tokens)} tokens of text"),
+             f"about {quantity(made.text_tokens)} tokens of text"),
             ("time", duration(made.seconds), whole),
             ("speed", f"{power(given.training_flops_per_second)} FLOP/s", plan.speed),
             ("FLOPs", power(made.flops), "tokens and size"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -68,6 +69,8 @@ def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
     ("figure", "value", "given"),
     [
         ("bytes_per_token", 2, {"text_bytes": 1e6}),
+        ("halving_bytes", 0, {"text_bytes": 1e6, "hours": 0.042}),
+        ("whole_vocab", 512, {"text_bytes": 1e6, "hours": 0.042}),
         ("uses_per_token", 1000, {"text_bytes": 1e7}),
         ("least_vocab", 4096, {"text_bytes": 1e4}),
         ("vocab_exponent", 1.5, {"hours": 300.0, "text_bytes": 1e13}),
@@ -279,7 +282,8 @@ def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_pat
 def test_what_a_plan_costs_is_data(text: Path) -> None:
     found = foreword.plan(text, hours=1, family="decoder", gpu="h100", gpus=8, price=2.5)
     plan, made = found.data(), found.data()["dial"]
-    assert made["tokens"] == pytest.approx(16 * plan["dial"]["text_bytes"] / 4)
+    each = 4 - 0.5 * math.log2(8192 / plan["dial"]["vocab"])  # bytes of a token
+    assert made["tokens"] == pytest.approx(16 * plan["dial"]["text_bytes"] / each)
     assert made["epochs"] == pytest.approx(16)
     assert made["parameters"] == 5_308_416 + (plan["dial"]["choices"][0]["value"] - 8192) * 256
     # 4 layers of 3.4 ms, in steps of 8 rows of 256, are longer than computing.

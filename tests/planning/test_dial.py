@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foreword import pretrain
+from foreword import prepare, pretrain
 from foreword.cli.main import run
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.nn.model import neural_settings
 from foreword.nn.stack_settings import StackSettings
 from foreword.planning import conditions, dial_sizes
-from foreword.planning.conditions import local_dial, text_bytes
+from foreword.planning.conditions import dial_of_text, local_dial, text_bytes
 from foreword.planning.dial import FAMILIES, Conditions, dial
 from foreword.planning.laws import Measured
 from foreword.runs.dry_run import dry_run
@@ -164,6 +164,25 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
     assert fast > 8 * slow
 
 
+@pytest.mark.parametrize(
+    ("vocab", "known", "each"), [(512, 0.0, 2), (2048, 0.0, 3), (65536, 0.0, 4), (512, 2.5, 2.5)]
+)
+def test_fewer_tokens_in_the_vocabulary_are_more_in_the_text(
+    vocab: int, known: float, each: float
+) -> None:
+    made = dial(replace(LAPTOP, text_bytes=1e5, vocab=vocab, bytes_per_token=known))
+    assert made.text_tokens == pytest.approx(1e5 / each)
+    assert made.tokens == pytest.approx(16 * 1e5 / each)  # the most epochs of a decoder
+    assert made.amounts.epochs == pytest.approx(16)
+
+
+def test_the_tokens_of_prepared_text_are_those_counted(text: Path, tmp_path: Path) -> None:
+    shards = prepare(text, tmp_path / "shards", settings={"vocab": 300}, progress=False)
+    conditions = replace(LAPTOP, hours=0.01)
+    made = dial_of_text(conditions, [str(shards.folder)])
+    assert made.text_tokens == pytest.approx(shards.prepared.counts["train"].tokens)
+
+
 @every_family
 def test_waiting_for_steps_takes_no_longer_than_the_hours(family: str) -> None:
     """A fast device waits 3.4 ms for each layer of a step; a plan of an hour takes an hour."""
@@ -254,6 +273,11 @@ def test_it_says_beforehand_where_counting_is_as_good(family: str, hours: float,
     assert line in made.counting
     assert bool(made.counting) == bool(line)
     assert made.facts["counting"] == (made.counting or None)
+    # What was measured is of classes, and of the loss of what is generated.
+    of = {"encoder": "classify", "decoder": "generate"}.get(family, "")
+    for purpose in ("classify", "generate", "tag", "fill", "answer"):
+        said = dial(replace(made.conditions, purpose=purpose)).counting
+        assert said == (made.counting if purpose == of else "")
 
 
 @pytest.mark.parametrize(
