@@ -36,17 +36,24 @@ def grouped(verbs: list[str]) -> dict[str, list[str]]:
 
 
 def write_commands(group: TyperGroup, context: Any, formatter: Any) -> None:
-    """Write each group of verbs with their descriptions, wrapped and never cut."""
+    """Write each group of verbs, then the first steps."""
     for title, names in grouped(group.list_commands(context)).items():
-        commands = {name: group.get_command(context, name) for name in names}
-        rows = [
-            (f"{name:<10}", _first_paragraph(command.help or ""))
-            for name, command in commands.items()
-            if command is not None
-        ]
-        with formatter.section(title):
-            formatter.write_dl(rows, col_max=14)
+        write_section(group, context, formatter, title, names)
     formatter.write(f"\n{FIRST}")
+
+
+def write_section(
+    group: TyperGroup, context: Any, formatter: Any, title: str, names: list[str]
+) -> None:
+    """Write commands with their descriptions, wrapped and never cut."""
+    commands = {name: group.get_command(context, name) for name in names}
+    rows = [
+        (f"{name:<10}", _first_paragraph(command.help or ""))
+        for name, command in commands.items()
+        if command is not None
+    ]
+    with formatter.section(title):
+        formatter.write_dl(rows, col_max=14)
 
 
 def _first_paragraph(text: str) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from foreword.cli._help import write_commands
+from foreword.cli._help import write_commands, write_section
 from foreword.cli._process import (
     INTERRUPTED,
     PEER_ENDED,
@@ -39,6 +39,11 @@ configure_process()  # before torch is first imported
 
 REMEDY = "; restore a copy of it, or make it again"  # of damaged files
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
+
+
+class _Group(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        write_section(self, ctx, formatter, "Commands", self.list_commands(ctx))
 
 
 class _Verbs(TyperGroup):
@@ -74,7 +79,7 @@ def _group(folder: str) -> typer.Typer:
     """Return the application of the verbs in a folder."""
     contract = import_module(f"foreword.{folder.replace('/', '.')}._contract")
     about = (contract.__doc__ or "").partition("\n")[0]
-    app = typer.Typer(no_args_is_help=True, help=about)
+    app = typer.Typer(no_args_is_help=True, help=about, cls=_Group)
     for name in kinds.names(folder):
         app.command(name)(command_of(kinds.load(folder, name)))
     return app

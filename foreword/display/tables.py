@@ -43,10 +43,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     firsts = [row[0] for row in texts]
     changes = [n for n in range(1, len(firsts)) if firsts[n] != firsts[n - 1]]
     in_sections = len(changes) + 1 == len(set(firsts)) < len(firsts)
+    if title:  # over the width of the window, where a narrow table would break it
+        out.print(wrapped(title), style="table.title")
     for which in column_groups(widths, room, keys):
-        grid = Table(
-            title=Text(title) if title else None, title_justify="left", header_style="bold"
-        )
+        grid = Table(header_style="bold")
         for n in which:
             is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
             justify: Literal["right", "left"] = "right" if is_number else "left"
@@ -63,7 +63,6 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
             ends = in_sections and number in changes
             grid.add_row(*(Text(row[n]) for n in which), end_section=ends)
         out.print(grid, soft_wrap=False)  # cells too wide for the window are wrapped
-        title = ""
 
 
 def _rows_as_lists(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

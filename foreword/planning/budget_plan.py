@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from foreword.errors import UserError
+from foreword.formatting import power, quantity
 from foreword.planning.conditions import dial_of_text, machine, text_bytes
 from foreword.planning.dial import Conditions, Dial, dial, expected_loss
 from foreword.planning.gpus import GPU
@@ -15,7 +18,8 @@ from foreword.planning.memory import PROGRAM
 from foreword.planning.timed import STEP_SECONDS, tokens_per_second
 from foreword.runs.counted import row_bytes
 from foreword.runs.recipe import Recipe, load_recipe
-from foreword.runs.sizes import least_memory
+from foreword.runs.sizes import count_state, least_memory
+from foreword.train.budget import Budget
 from foreword.train.device import choose_device, choose_precision
 
 LEAST_HOURS, MOST_HOURS = 1 / 60, 24 * 365.0
@@ -34,6 +38,8 @@ class Machine:
         share: share of the speed that training reaches; None for the family's own.
         error: relative error of `share`; None for the family's own.
         is_here: whether it is this machine, on which steps can be timed.
+        gpus: how many share a step.
+        has_bf16: whether it multiplies bf16; None for this machine, which is asked.
     """
 
     speed: float
@@ -42,6 +48,8 @@ class Machine:
     share: float | None = None
     error: float | None = None
     is_here: bool = False
+    gpus: int = 1
+    has_bf16: bool | None = None
 
     @classmethod
     def here(cls) -> Machine:
@@ -55,8 +63,9 @@ class Machine:
         """Return some GPUs of the list, each of which holds the whole model."""
         rules = next(iter(laws().values())).rules
         speed, memory = gpus * gpu.flops_per_second, round(1e9 * gpu.memory_gb)
-        source = f"{gpus} x {name}: {gpu.source}"
-        return cls(speed, memory, source, share or rules.gpu_share, rules.gpu_error)
+        source = f"{gpus:,} x {name}: {gpu.source}"
+        share, has_bf16 = share or rules.gpu_share, bool(gpu.bf16_tflops)
+        return cls(speed, memory, source, share, rules.gpu_error, gpus=gpus, has_bf16=has_bf16)
 
     def conditions(self, family: str, folder: str) -> Conditions:
         """Return the conditions of a family for an hour, which yet lack the text."""
@@ -112,21 +121,23 @@ class FamilyPlan:
     error: float | None = None
     speed: str = ""
 
-    @property
-    def memory(self) -> int:
-        """Bytes that training holds, about, with all rows of a step at once."""
-        train = self.recipe.train
-        device = choose_device(train.device, "train.device")
-        row = row_bytes(self.recipe, choose_precision(train.precision, device))
-        others = sum(least_memory(self.recipe).values())
-        return PROGRAM + others + row * (self.recipe.rows_per_step - 1)
+    def memory(self, machine: Machine) -> int:
+        """Return the bytes that training holds, about, with all rows of a step at once."""
+        recipe, train = self.recipe, self.recipe.train
+        dtype = choose_precision(train.precision, choose_device(train.device, "train.device"))
+        if machine.has_bf16 is not None:
+            dtype = torch.bfloat16 if machine.has_bf16 else torch.float32
+        parts = least_memory(recipe) | {"optimizer": 4 * count_state(recipe)}
+        rows = -(-recipe.rows_per_step // machine.gpus)
+        return PROGRAM + sum(parts.values()) + row_bytes(recipe, dtype) * (rows - 1)
 
     def changes(self) -> Iterator[tuple[str, Dial]]:
         """Yield what half and double the budget, and more text, would lead to."""
         if self.dial is None:
             return
         given = self.dial.conditions
-        for name, factor in (("half the hours", 0.5), ("double the hours", 2.0)):
+        unit = "FLOPs" if given.is_in_flops else "hours"
+        for name, factor in ((f"half the {unit}", 0.5), (f"double the {unit}", 2.0)):
             yield name, with_error(dial(replace(given, hours=factor * given.hours)), self.error)
         more = replace(given, text_bytes=given.text_bytes + MORE_BYTES)
         yield "10 MB more text", with_error(dial(more), self.error)
@@ -153,26 +164,24 @@ def hours_to_reach(plan: FamilyPlan, loss: float) -> float | None:
 def plan_families(
     texts: Sequence[str],
     trained_on: Machine,
-    hours_of: Callable[[Conditions], float],
+    budget: Budget,
     purpose: str,
     family: str | None,
     folder: str = "",
-    *,
-    is_timed: bool = True,
 ) -> list[FamilyPlan]:
     """Return the plans of the families, the one to choose first.
 
     Args:
         texts: files, folders, globs; or a folder of prepared text.
         trained_on: the machine.
-        hours_of: the budget in hours, of conditions for an hour.
+        budget: of hours or FLOPs.
         purpose: what the model is for.
         family: the only family to plan; None for all that serve the purpose.
         folder: law files of the user's own; "" for none.
-        is_timed: whether the loss depends on the speed: the budget is in hours.
 
     Raises:
-        UserError: there is no such text or family, or it is too little for a row.
+        UserError: there is no such text or family, it is too little for a row, or a step has fewer
+            rows than there are GPUs.
     """
     known = laws(folder)
     serving = {name: law for name, law in known.items() if purpose in law.scores}
@@ -185,40 +194,56 @@ def plan_families(
         score, recipe = law.scores.get(purpose, ()), load_recipe(law.small)
         if not law.large:
             size = text_bytes(texts, recipe.read)
-            tokens = law.rules.tokens(size)
-            counted = Amounts(0.0, 0, 0, 1.0, recipe.tokenizer.vocab, tokens, size)
+            vocab = recipe.tokenizer.vocab
+            counted = Amounts(0.0, 0, 0, 1.0, vocab, law.rules.tokens(size, vocab), size)
             plans.append(FamilyPlan(name, score, law.expect(counted), recipe, law))
             continue
         hour = replace(trained_on.conditions(name, folder), purpose=purpose)
-        made = dial_of_text(replace(hour, hours=_possible(hours_of(hour))), texts)
+        made = dial_of_text(_with_budget(hour, budget), texts)
         _require_row(made)
         # The speed depends on the size, and the size on the speed.
         for _ in range(2):
             before = made.size
             conditions, error, speed = trained_on.timed(made)
-            conditions = replace(
-                conditions, hours=_possible(hours_of(replace(conditions, hours=1.0)))
-            )
-            made = dial(conditions)
+            made = dial(_with_budget(replace(conditions, hours=1.0), budget))
             ratio = made.size.flops_per_token / before.flops_per_token
             if 1 / ALIKE < ratio < ALIKE:
                 break
-        known_error = error if is_timed else None
+        if made.rows < trained_on.gpus:
+            raise UserError(
+                f"--gpus: a step of {made.rows:,} rows ({name}) cannot be divided among "
+                f"{trained_on.gpus:,} GPUs; plan for {made.rows:,} or fewer"
+            )
+        known_error = error if budget.unit == "hours" else None
         made = with_error(made, known_error)
         plan = FamilyPlan(name, score, made.expected, made.recipe(), law, made, known_error, speed)
         plans.append(plan)
     return _ordered(plans)
 
 
-def _possible(hours: float) -> float:
-    """Return hours, if a plan can be made for them."""
+def _with_budget(hour: Conditions, budget: Budget) -> Conditions:
+    """Return conditions for an hour with a budget in place of it, if a plan can be made for it."""
+    if budget.unit == "flops":
+        if (hours := budget.amount / hour.flops) > MOST_HOURS:
+            raise UserError(
+                f"--flops: {power(budget.amount)} FLOPs would take {quantity(hours)} hours at "
+                f"{power(hour.training_flops_per_second)} FLOP/s; a plan is for at most a year "
+                "(8,760)"
+            )
+        return replace(hour, hours=hours, is_in_flops=True)
+    hours = budget.amount
     if not LEAST_HOURS <= hours <= MOST_HOURS:
         raise UserError(f"{hours:g} hours: a plan is for a minute (0.017 hours) to a year (8,760)")
-    return hours
+    return replace(hour, hours=hours)
 
 
 def _require_row(made: Dial) -> None:
-    tokens, length = made.conditions.text_tokens, made.size.length
+    tokens, length = made.text_tokens, made.size.length
+    if made.tokens < length <= tokens:
+        raise UserError(
+            f"the budget is enough for {made.tokens:,.0f} tokens of the smallest model, less than "
+            f"one row of {length:,}; give more"
+        )
     if tokens < length:
         raise UserError(
             f"--data: the text has about {tokens:,.0f} tokens, less than one row of {length:,}; "

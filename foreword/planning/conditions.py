@@ -66,7 +66,12 @@ def dial_of_text(
     lengths = None
     if not is_prepared(texts):
         lengths = document_tokens(texts, read, conditions.law.rules.bytes_per_token)
-    conditions = replace(conditions, text_bytes=text_bytes(texts, read), document_tokens=lengths)
+    conditions = replace(
+        conditions,
+        text_bytes=text_bytes(texts, read),
+        document_tokens=lengths,
+        bytes_per_token=known_bytes_per_token(texts),
+    )
     if tokenizer_folder is not None:
         size = Tokenizer.load(tokenizer_folder).vocab.size
         return dial(replace(conditions, vocab=size, vocab_reason="of the given tokenizer"))
@@ -109,6 +114,13 @@ def text_bytes(texts: Sequence[str], read: ReadSettings) -> float:
     for file in find_files(texts, None, read):
         by_ending.setdefault(file.suffix.lower(), []).append(file)
     return sum(_bytes_of(files, read) for files in by_ending.values())
+
+
+def known_bytes_per_token(texts: Sequence[str]) -> float:
+    """Return the bytes per token of prepared text; 0 of other text."""
+    if not is_prepared(texts):
+        return 0.0
+    return PreparedText.load(Path(texts[0])).bytes_per_token("train")
 
 
 def _bytes_of(files: Sequence[Path], read: ReadSettings) -> float:

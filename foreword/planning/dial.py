@@ -42,6 +42,8 @@ class Conditions:
             they are not known.
         laws: a folder with files that take the place of those of `recipes/laws/`; "" for none.
         purpose: what the model is for; "" for any.
+        is_in_flops: whether the budget was given in FLOPs, which take the hours.
+        bytes_per_token: of a given tokenizer; 0 for that of the rules.
     """
 
     family: str
@@ -54,6 +56,8 @@ class Conditions:
     document_tokens: tuple[float, float] | None = None
     laws: str = ""
     purpose: str = ""
+    is_in_flops: bool = False
+    bytes_per_token: float = 0.0
 
     @property
     def law(self) -> FamilyLaw:
@@ -75,10 +79,11 @@ class Conditions:
         """FLOPs of the budget, about."""
         return self.hours * 3600 * self.training_flops_per_second
 
-    @property
-    def text_tokens(self) -> float:
-        """Tokens of the text, about."""
-        return self.law.rules.tokens(self.text_bytes)
+    def text_tokens(self, vocab: int) -> float:
+        """Return the tokens of the text, about, by a tokenizer of `vocab` tokens."""
+        if self.bytes_per_token:
+            return max(1.0, self.text_bytes / self.bytes_per_token)
+        return self.law.rules.tokens(self.text_bytes, vocab)
 
 
 @dataclass(frozen=True)
@@ -129,19 +134,43 @@ class Dial:
         return amounts_of(self.conditions, self.size)
 
     @property
-    def seconds(self) -> float:
-        """The time that training takes, about."""
-        given, size = self.conditions, self.size
+    def rows(self) -> int:
+        """The rows of a step."""
         rows: int = next(one.value for one in self.choices if one.setting == "train.batch")
-        waiting = given.law.rules.layer_seconds * size.layers * self.tokens / (rows * size.length)
-        computing = self.tokens * size.flops_per_token / given.training_flops_per_second
-        return max(computing, waiting)
+        return rows
+
+    @property
+    def text_tokens(self) -> float:
+        """Tokens of the text, about."""
+        return self.conditions.text_tokens(self.size.vocab)
+
+    @property
+    def epochs(self) -> float:
+        """How often the text is read, about."""
+        return self.tokens / self.text_tokens
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of training, about."""
+        return self.tokens * self.size.flops_per_token
+
+    @property
+    def computing(self) -> float:
+        """The seconds of its FLOPs at the speed of training."""
+        return self.flops / self.conditions.training_flops_per_second
+
+    @property
+    def seconds(self) -> float:
+        """The time that training takes, about: steps of few tokens keep a fast device waiting."""
+        step = self.conditions.law.rules.layer_seconds * self.size.layers
+        return max(self.computing, step * self.tokens / (self.rows * self.size.length))
 
     @property
     def title(self) -> str:
         """The description of the recipe."""
-        name, text = self.conditions.family, byte_size(round(self.conditions.text_bytes))
-        return f"{name} for {self.conditions.hours:.4g} h and {text} of text"
+        given, text = self.conditions, byte_size(round(self.conditions.text_bytes))
+        budget = f"{given.flops:.4g} FLOPs" if given.is_in_flops else f"{given.hours:.4g} h"
+        return f"{given.family} for {budget} and {text} of text"
 
     @property
     def summary(self) -> str:
@@ -158,31 +187,37 @@ class Dial:
     def counting(self) -> str:
         """One line where counting is known to be as good; "" where it is not.
 
-        Either a table of n-grams of the text has no higher loss, or few labels gain nothing.
+        Either a table of n-grams of the text has no higher loss, or texts with few labels to tell
+        apart gain nothing; of other purposes nothing is known.
         """
         given, loss = self.conditions, self.expected.value
-        table = laws(given.laws)[COUNTED].expect(self.amounts)
-        if loss is not None and table.unit == self.expected.unit and (table.value or loss) < loss:
-            return (
-                f"with so little, counting is as good: a table of n-grams, which takes seconds, is "
-                f"expected to have {table.value:.2f} {table.unit}, this model {loss:.2f} "
-                f"({table.source})"
-            )
-        return given.law.counting_suffices(self.amounts.flops)
+        if given.purpose in ("", "generate"):
+            table = laws(given.laws)[COUNTED].expect(self.amounts)
+            is_known = loss is not None and table.unit == self.expected.unit
+            if is_known and (table.value or math.inf) < (loss or 0.0):
+                return (
+                    "with so little, counting is as good: a table of n-grams, which takes seconds, "
+                    f"is expected to have {table.value:.2f} {table.unit}, this model {loss:.2f} "
+                    f"({table.source})"
+                )
+        is_of_classes = given.purpose in ("", "classify")
+        return given.law.counting_suffices(self.amounts.flops) if is_of_classes else ""
 
     @property
     def facts(self) -> dict[str, Any]:
         """Conditions, choices and what is known of the loss, as plain values."""
         choices = [asdict(choice) for choice in self.choices]
         known = {"expected_loss": str(self.expected), "counting": self.counting or None}
-        return {**asdict(self.conditions), "choices": choices, **known}
+        names = ("tokens", "epochs", "flops", "seconds")
+        amounts = {"parameters": self.size.parameters} | {n: getattr(self, n) for n in names}
+        return {**asdict(self.conditions), "choices": choices, **amounts, **known}
 
 
 def dial(conditions: Conditions) -> Dial:
     """Return the settings that learn most under the conditions, each with its reason."""
     small, large = _recipes(conditions.law)
     size, why = _choose_size(conditions, small, large)
-    most = conditions.law.rules.most_epochs * conditions.text_tokens
+    most = conditions.law.rules.most_epochs * conditions.text_tokens(size.vocab)
     tokens = min(conditions.flops / size.flops_per_token, most)
     choices = (
         _vocab(conditions, size),
@@ -209,10 +244,11 @@ def expected_loss(
 
 def amounts_of(conditions: Conditions, size: ModelSize) -> Amounts:
     """Return what the loss of a size depends on."""
-    most = conditions.law.rules.most_epochs * conditions.text_tokens * size.flops_per_token
+    text_tokens = conditions.text_tokens(size.vocab)
+    most = conditions.law.rules.most_epochs * text_tokens * size.flops_per_token
     parts = (size.parameters, size.in_layers, size.flops_per_token, size.vocab)
     flops = min(conditions.flops, most)
-    return Amounts(flops, *parts, conditions.text_tokens, conditions.text_bytes)
+    return Amounts(flops, *parts, text_tokens, conditions.text_bytes)
 
 
 def _recipes(law: FamilyLaw) -> tuple[Recipe, Recipe]:
@@ -247,11 +283,13 @@ def _choose_size(conditions: Conditions, small: Recipe, large: Recipe) -> tuple[
         if memory > conditions.memory:
             return f"{byte_size(round(memory))} of memory"
         needed = rules.tokens_per_parameter * size.active / rules.useful_epochs
-        if size.active > start.active and conditions.text_tokens < needed:
-            return f"{byte_size(round(needed * rules.bytes_per_token))} of text"
+        known = conditions.text_tokens(size.vocab)
+        if size.active > start.active and known < needed:
+            return f"{byte_size(round(text * needed / known))} of text"
         least = least_flops(family, size, start)
         if family.law is None and conditions.flops < least:
-            return f"{conditions.hours * least / conditions.flops:.2g} h"
+            hours = f"{conditions.hours * least / conditions.flops:.2g} h"
+            return f"{power(least)} FLOPs" if conditions.is_in_flops else hours
         return ""
 
     fitting = [size for size in candidates if not lacks(size)] or candidates[:1]
@@ -288,8 +326,9 @@ def least_flops(family: FamilyLaw, size: ModelSize, start: ModelSize) -> float:
 
 
 def _vocab(conditions: Conditions, size: ModelSize) -> Choice:
-    uses = f"{conditions.text_tokens / size.vocab:,.0f} uses of each in the text on average"
-    reason = conditions.vocab_reason or f"with the size of the model; {uses}"
+    uses = conditions.text_tokens(size.vocab) / size.vocab
+    why = f"with the size of the model; {uses:,.0f} uses of each in the text on average"
+    reason = conditions.vocab_reason or why
     return Choice("tokenizer.vocab", size.vocab, reason)
 
 
@@ -337,7 +376,8 @@ def _regularisation(
     conditions: Conditions, size: ModelSize, tokens: float, small: Recipe
 ) -> list[Choice]:
     """Return the choices that keep a repeated text from being memorised."""
-    epochs, model = tokens / conditions.text_tokens, neural_settings(small.model)
+    model = neural_settings(small.model)
+    epochs = tokens / conditions.text_tokens(size.vocab)
     rules, read = conditions.law.rules, f"the text is read {epochs:.2g} times"
     dropout, decay = model.dropout, getattr(small.optimizer, "decay", None)
     if epochs >= rules.repeated_epochs:
@@ -359,21 +399,24 @@ def _training(
     """Return the choices of batch, learning rate, first embeddings and warm-up."""
     # The batch: the small recipe's, times a power of two.
     rules, first = conditions.law.rules, small.rows_per_step * small.packing.length
-    growth = math.sqrt(tokens / rules.batch_tokens)
-    # In how many of the hours steps of so few rows would only keep the device waiting.
-    busy = tokens / first * rules.layer_seconds * size.layers / (3600 * conditions.hours)
-    target = first * 2.0 ** math.floor(math.log2(max(1.0, growth, busy)))
+    growth = max(1.0, math.sqrt(tokens / rules.batch_tokens))
+    # How many times the hours steps of so few rows would keep the device waiting.
+    waiting = rules.layer_seconds * size.layers / 3600  # hours, at least, of a step
+    busy = 1.0 if conditions.is_in_flops else max(1.0, tokens / first * waiting / conditions.hours)
+    target = first * 2.0 ** max(math.floor(math.log2(growth)), math.ceil(math.log2(busy)))
     rows = max(1, math.floor(min(target, tokens / rules.least_steps) / size.length))
     step = rows * size.length
     steps = tokens / step
     why = f"{step:,} tokens a step"
-    if busy > max(1.0, growth):
+    if busy > growth:
         why += "; shorter ones would keep the device waiting"
-    choices = [Choice("train.batch", rows, why), _rate(conditions, size, small)]
+    is_long = max(conditions.hours, steps * waiting) >= rules.vectors_hours
+    rate = _rate(conditions, size, small, is_long=is_long)
+    choices = [Choice("train.batch", rows, why), rate]
     if counted := getattr(small.train.embedding_init, "tokens", None):
         setting, value = "train.embedding_init.tokens", counted
         why = "tokens that the first embeddings are counted from, in seconds"
-        if conditions.hours < rules.vectors_hours:
+        if not is_long:
             setting, value = "train.embedding_init", "random"
             why = "counting first embeddings would take much of so short a time"
         choices.append(Choice(setting, value, why))
@@ -391,8 +434,8 @@ def _training(
     return choices
 
 
-def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
-    """Return the choice of the learning rate, by width."""
+def _rate(conditions: Conditions, size: ModelSize, small: Recipe, *, is_long: bool) -> Choice:
+    """Return the choice of the learning rate, by width; `is_long`: with counted embeddings."""
     family, width = conditions.law, neural_settings(small.model).d_model
     rules = family.rules
     exponent = rules.rate_exponent
@@ -401,7 +444,6 @@ def _rate(conditions: Conditions, size: ModelSize, small: Recipe) -> Choice:
     if exponent != 1:
         rate = small.optimizer.lr * (width / size.d_model) ** exponent
         why += f" ** {exponent:g}"
-    is_long = conditions.hours >= rules.vectors_hours
     if rules.narrow_keeps_rate and size.d_model < width and is_long:
         rate, why = small.optimizer.lr, f"as {family.small}, in narrower models too"
     return Choice("optimizer.lr", _rounded(rate), why)
@@ -417,7 +459,9 @@ def _stages(conditions: Conditions) -> list[Choice]:
 
 
 def _budget(conditions: Conditions, tokens: float, most: float) -> Choice:
-    """Return the budget: the hours, or epochs where more of them add nothing."""
+    """Return the budget as it was given, or epochs where more of them add nothing."""
+    if tokens < most and conditions.is_in_flops:
+        return Choice("train.flops", _rounded(conditions.flops, 12), "as given")
     if tokens < most:
         why = f"as given; chosen for {power(conditions.training_flops_per_second)} FLOP/s"
         return Choice("train.hours", conditions.hours, why)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from foreword.nn.model import neural_settings
-from foreword.planning.conditions import machine, text_bytes
+from foreword.planning.conditions import known_bytes_per_token, machine, text_bytes
 from foreword.planning.dial import Conditions, amounts_of
 from foreword.planning.dial_sizes import ModelSize, sizes
 from foreword.planning.laws import Expectation, FamilyLaw, sized_families
@@ -56,8 +56,10 @@ def forecast_of(request: RunRequest) -> Expectation | None:
     if size is None:
         return None
     text = text_bytes(request.inputs.texts, recipe.read)
-    flops, error = _flops(likes[0], recipe, size, law.rules.tokens(text))
-    hour = Conditions(likes[0], 1.0, flops / 3600 / law.speed, text)
+    known = known_bytes_per_token(request.inputs.texts)
+    hour = Conditions(likes[0], 1.0, 1.0, text, bytes_per_token=known)
+    flops, error = _flops(likes[0], recipe, size, hour.text_tokens(size.vocab))
+    hour = replace(hour, flops_per_second=flops / 3600 / law.speed)
     expected = law.expect(amounts_of(hour, size), error)
     return None if expected.value is None else expected
 

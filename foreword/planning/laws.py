@@ -107,6 +107,8 @@ class Rules:
     """The figures of the dial's rules; `common.toml` says what each is, and where it is from."""
 
     bytes_per_token: float
+    halving_bytes: float
+    whole_vocab: int
     uses_per_token: float
     least_vocab: int
     heldout_tokens: float
@@ -140,9 +142,11 @@ class Rules:
         most = text_bytes / self.bytes_per_token / self.uses_per_token
         return vocab <= max(self.least_vocab, most)
 
-    def tokens(self, text_bytes: float) -> float:
-        """Return the tokens of a text, about."""
-        return max(1.0, text_bytes / self.bytes_per_token)
+    def tokens(self, text_bytes: float, vocab: int) -> float:
+        """Return the tokens of a text, about, by a tokenizer of `vocab` tokens."""
+        halvings = max(0.0, math.log2(self.whole_vocab / vocab))
+        each = max(1.0, self.bytes_per_token - self.halving_bytes * halvings)
+        return max(1.0, text_bytes / each)
 
 
 @dataclass(frozen=True)
@@ -313,6 +317,9 @@ class FamilyLaw:
         if law.largest_flops and run.flops > self.rules.margin * law.largest_flops:
             why += f"; {power(run.flops)} FLOPs lie beyond its runs, up to "
             why += power(law.largest_flops)
+        if self.rules.margin * run.flops < law.smallest_flops:
+            why += f"; {power(run.flops)} FLOPs lie below its runs, from "
+            why += power(law.smallest_flops)
         return Expectation(law.unit, self.file, loss.value, fit, loss.seed, why=why)
 
     def expect(self, run: Amounts, spread: float | None = None) -> Expectation:
@@ -328,7 +335,9 @@ class FamilyLaw:
             return expected
         spread = min(0.9, spread)
         runs = (replace(run, flops=factor * run.flops) for factor in (1 + spread, 1 - spread))
-        ends = [self._expect(one).value or expected.value for one in runs]
+        ends = [value for one in runs if (value := self._expect(one).value) is not None]
+        if len(ends) == 1:  # beyond the measured budgets as far as on this side of them
+            ends.append(2 * expected.value - ends[0])
         interval = (min(*ends, expected.value), max(*ends, expected.value))
         return replace(expected, machine=interval)
 
@@ -342,9 +351,12 @@ class FamilyLaw:
             return self.law_forecast(run)
         if known.by == "FLOPs" and run.epochs > self.rules.repeated_epochs:
             return replace(nothing, why="none has been measured on a text that is read so often")
+        of = (known.losses[0][0], known.losses[-1][0]) if known.losses else ()
         amount, shown = run.flops, power(run.flops) + " FLOPs"
+        ends = " and ".join(map(power, of))
         if known.by != "FLOPs":
             amount, shown = run.text_bytes, byte_size(round(run.text_bytes))
+            ends = " and ".join(byte_size(round(end)) for end in of)
         found = known.interpolated(amount, self.rules.margin)
         if found is not None:
             loss, low, high = found
@@ -353,10 +365,7 @@ class FamilyLaw:
             return replace(nothing, value=loss, fit=(low, high), why=why)
         if not known.losses:
             return replace(nothing, why="none has been measured")
-        ends = [power(point[0]) for point in (known.losses[0], known.losses[-1])]
-        return replace(
-            nothing, why=f"none has been measured for {shown}, but between {' and '.join(ends)}"
-        )
+        return replace(nothing, why=f"none has been measured for {shown}, but between {ends}")
 
 
 def _line(points: tuple[tuple[float, ...], ...], amount: float) -> float:
@@ -382,8 +391,13 @@ def laws(folder: str = "") -> Mapping[str, FamilyLaw]:
     own = {name: Path(folder) / path.name for name, path in paths.items() if folder}
     own = {name: path for name, path in own.items() if path.is_file()}
     if folder and not own:
+        if not Path(folder).is_dir():
+            raise UserError(f"--laws: {folder}: no such folder")
         files = ", ".join(path.name for path in paths.values())
-        raise UserError(f"--laws: {folder} holds none of {files}; 'foreword scale fit' writes them")
+        why = "'foreword scale fit' writes them for the families of its table"
+        if (Path(folder) / "all.toml").is_file():
+            why = "the law of a table without families, all.toml, is to be named after its family"
+        raise UserError(f"--laws: {folder} holds none of {files}; {why}")
     tables = {name: config.read_toml(path) for name, path in paths.items()}
     users = {name: _in_full(config.read_toml(path)) for name, path in own.items()}
     found = {}

@@ -143,13 +143,15 @@ def score_line(fit: FamilyFit) -> str:
 def remarks_of(fit: FamilyFit) -> list[str]:
     """Return what is wrong with each method, and what else a reader should know."""
     lines: dict[str, None] = {}
-    refused = [fit.methods[name].refused for name in METHODS]
+    said = {
+        name: [f" refused: {of.refused}"] if of.refused else [f": {mark}" for mark in of.marks]
+        for name, of in fit.methods.items()
+    }
     for name in METHODS:
-        found = fit.methods[name]
-        if found.refused and refused.index(found.refused) == METHODS.index(name):
-            lines[f"{TITLES[name].partition(',')[0]} refused: {found.refused}"] = None
-        for mark in () if found.refused else found.marks:
-            lines[f"{TITLES[name].partition(',')[0]}: {mark}"] = None
+        for line in said[name]:
+            # What holds for both ways to find minima is said once.
+            is_of_both = line in said["isoflop"] and line in said["akima"]
+            lines[(TITLES[name].partition(",")[0] if is_of_both else TITLES[name]) + line] = None
     marks = [f"{name.replace('_', '-')}: {f.mark}" for name, f in fit.repeated.items() if f.mark]
     return [*lines, *marks, *fit.notes]
 

@@ -368,8 +368,11 @@ def _direct(
     refused = ""
     if len(runs.loss) < FEWEST_RUNS:
         refused = f"{len(runs.loss)} runs are too few for five values; at least {FEWEST_RUNS}"
-    for name in ("alpha", "beta"):
-        if not 0.002 < named[name] < LARGEST_EXPONENT:
+    for name, amount in (("alpha", "parameters"), ("beta", "tokens")):
+        if named[name] <= 0.002:
+            why = f"{name} lies at its bound, 0: the loss does not fall as a power of the {amount}"
+            refused = refused or why
+        elif named[name] >= LARGEST_EXPONENT:
             refused = refused or f"{name} is {named[name]:.3g}, outside 0 to {LARGEST_EXPONENT}"
     if condition > WORST_CONDITION:
         refused = refused or (
@@ -521,7 +524,8 @@ def _notes(fit: FamilyFit, budgets: Sequence[Array]) -> list[str]:
             f"the largest budget, {flops} FLOPs, was not fitted: its losses are forecast with an "
             f"error of {100 * float(np.sqrt(np.mean(np.square(errors)))):.2f} %, and {sum(inside)} "
             f"of {len(inside)} lie in their 95 % intervals"
+            + ("" if fit.seed_noise else ", which leave out the noise of seeds")
         )
-    elif not fit.held_out:
+    elif (fit.fitted | (fit.runs.epochs > ONCE)).all():
         notes.append("nothing was held out: that needs three budgets, of runs of several sizes")
     return notes

@@ -28,6 +28,7 @@ from foreword.types import Array
 FEWEST_REPEATED = 4  # runs; fewer fit no form
 FEWEST_VALUES = 8  # of the larger form; as many runs are needed
 MOST_RESAMPLES = 200
+LEAST_LOG = -100.0  # of a best size, far below any
 # Least and largest of the values that a form adds.
 LIMITS = {"R_D": (0.01, 1e4), "R_N": (0.01, 1e4), "P": (1e-9, 1e3)}
 LIMITS |= {"kappa": (1e-3, 5.0), "delta": (1e-3, 5.0)}
@@ -81,7 +82,9 @@ def repeated_losses(form: str, values: Array, n: Array, d: Array, unique: Array)
         p, kappa, delta = values[5:]
         plain = e + a * n**-alpha + b * d**-beta
         return np.asarray(plain + p * (d / u - 1) ** delta * (n / u) ** kappa)
-    best = np.minimum(n, (alpha * a / (beta * b)) ** (1 / alpha) * u ** (beta / alpha))
+    # In logarithms, since far from the minimum the best size is beyond all numbers.
+    log_best = (np.log(alpha * a) - np.log(beta * b) + beta * np.log(u)) / alpha
+    best = np.exp(np.clip(log_best, LEAST_LOG, np.log(n)))
     size, tokens = effective(best, n / best - 1, values[6]), effective(u, d / u - 1, values[5])
     return np.asarray(e + a * size**-alpha + b * tokens**-beta)
 

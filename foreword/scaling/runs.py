@@ -36,6 +36,9 @@ ALIASES = {
     "epochs": (),
 }
 NUMBERS = tuple(ALIASES)
+SMALL = ("loss", "unigram", "epochs")  # in which a comma divides no thousands
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")  # 1,234,567.8
+VOCABULARY = re.compile(r"([\d,]*\d)(\.0*)?")
 SCORE = "score"  # the only number that may be 0, negative or missing
 ALIASES |= {"loss_unit": ("unit",), "vocabulary": ("vocab", "vocab_size")}  # texts
 
@@ -167,13 +170,15 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
             if key == SCORE:
                 values[key].append(_score(value, said))
             else:
-                values[key].append(_number(value, said) if key in NUMBERS else str(value))
+                values[key].append(_number(value, said, key) if key in NUMBERS else str(value))
     if not sources:
         raise UserError(f"{table.path}: has no rows")
     read = {name.strip() for name in names.values()}
     unread = [name for name in table.columns if name.strip() not in read]
     notes = [f"columns not read: {', '.join(unread)}"] if unread else []
     notes += _derive(values)
+    if "loss_unit" not in names and _plain(names["loss"]) in ("bits_per_byte", "bpb"):
+        values["loss_unit"] = ["bits per byte"] * len(sources)
     families = values.get("family", [""] * len(sources))
     return [
         _family(
@@ -190,9 +195,13 @@ def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     ]
 
 
+def _plain(name: str) -> str:
+    return re.sub(r"\W+", "_", name.strip().lower())
+
+
 def _names(table: ExampleTable, columns: RunColumns) -> dict[str, str]:
     """Return the column of each quantity that the table has."""
-    plain = {re.sub(r"\W+", "_", name.strip().lower()): name for name in table.columns}
+    plain = {_plain(name): name for name in table.columns}
     names = {}
     for f in fields(columns):
         given = getattr(columns, f.name)
@@ -218,15 +227,17 @@ def _names(table: ExampleTable, columns: RunColumns) -> dict[str, str]:
     return names
 
 
-def _number(value: Any, where: str) -> float:
-    """Return a positive number."""
-    text = str(value).strip().replace(",", "") if value is not None else ""
+def _number(value: Any, where: str, key: str) -> float:
+    """Return a positive number; commas divide the thousands of counts."""
+    text = str(value).strip() if value is not None else ""
     if not text or text.lower() in ("nan", "none", "na"):
         raise UserError(f"{where} is missing; leave the row out, or fill it in")
     try:
-        number = float(text)
+        is_count = key not in SMALL and THOUSANDS.fullmatch(text)
+        number = float(text.replace(",", "") if is_count else text)
     except ValueError:
-        raise UserError(f"{where}: expected a number, got '{value}'") from None
+        hint = "; decimals take a point" if "," in text else ""
+        raise UserError(f"{where}: expected a number, got '{value}'{hint}") from None
     if not 0 < number < math.inf:
         raise UserError(f"{where}: must be above 0 and finite, got {text}")
     return number
@@ -285,6 +296,15 @@ def _family(
                 f"{where}runs of several {what} ({', '.join(names)}), whose losses do not "
                 "compare; fit each apart, as a family"
             )
+    unit = next(iter(values.get("loss_unit", ())), "")
+    sizes = (VOCABULARY.fullmatch(v.strip()) for v in values.get("vocabulary", ()))
+    vocabularies = sorted({int(size[1].replace(",", "")) for size in sizes if size})
+    if len(vocabularies) > 1 and not unit.startswith("bits per byte"):
+        raise UserError(
+            f"{where}runs of several vocabularies ({', '.join(map(str, vocabularies))}), whose "
+            "losses per token do not compare; fit each apart, as a family, or give losses in bits "
+            "per byte, with that in a column 'unit'"
+        )
     # Each row is another run, seed or checkpoint.
     keys = ("parameters", "tokens", "flops", "unique_tokens", "seed", "checkpoint", "run")
     told_apart = [values[key] for key in keys if key in values]
@@ -306,7 +326,6 @@ def _family(
     else:
         run = np.arange(count)
     cell = _cells(arrays["parameters"], arrays["flops"]) if "seed" in values else np.arange(count)
-    vocabularies = {int(v) for v in values.get("vocabulary", ()) if v.isdigit()}
     if "unique_tokens" in arrays:
         unique = arrays["unique_tokens"]
         once = unique >= arrays["tokens"]  # whose number differs by seed, as its tokens do
@@ -322,8 +341,8 @@ def _family(
         arrays.get("parameters_without_embeddings"),
         arrays.get("unique_tokens"),
         _measured(arrays.get(SCORE)),
-        vocabularies.pop() if len(vocabularies) == 1 else None,
-        next(iter(values.get("loss_unit", ())), ""),
+        vocabularies[0] if len(vocabularies) == 1 else None,
+        unit,
         notes,
         where,
     )

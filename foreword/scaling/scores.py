@@ -131,7 +131,7 @@ def fit_scores(
     forecasts = []
     for item in np.flatnonzero(~fitted & is_scored):
         n, d = runs.parameters[[item]], runs.tokens[[item]]
-        expected = losses(resampled[: len(drawn)], n, d)  # (tables, 1)
+        expected = losses(resampled[: len(drawn)], n, d)[:, None]  # (tables, 1)
         both = sigmoid(drawn, expected)[:, 0] + noise
         low, high = ends(both) or (np.nan, np.nan)
         centre = float(np.median(both - noise))

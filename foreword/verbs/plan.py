@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+import shlex
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foreword.disk import atomic
 from foreword.display.results import Facts, Output, Part, Remark, ResultTable
-from foreword.errors import UserError, nearest, quoted_command
+from foreword.errors import UserError, nearest
 from foreword.formatting import byte_size, duration, figure, power, quantity
 from foreword.settings.ranges import Flops, Hours
 from foreword.verbs._arguments import paths
@@ -18,8 +19,9 @@ from foreword.verbs._plan import OnGpus
 
 if TYPE_CHECKING:
     from foreword.planning.budget_plan import FamilyPlan, Machine
-    from foreword.planning.dial import Conditions, Dial
+    from foreword.planning.dial import Dial
     from foreword.planning.laws import Expectation
+    from foreword.train.budget import Budget
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,7 @@ class Plan(OnGpus, Verb[Output]):
         texts = (*paths(self.data), *paths(self.more))
         if not texts:
             raise UserError("--data: name the text: files, folders or globs")
-        if (self.hours is None) == (self.flops is None):
-            raise UserError("give --hours, as in --hours 24, or --flops")
+        budget = self._budget()
         folder = "" if self.laws is None else str(self.laws)
         known = laws(folder)
         purposes = list(next(iter(known.values())).purposes)
@@ -86,15 +87,22 @@ class Plan(OnGpus, Verb[Output]):
             )
         if self.out is not None:
             atomic.require_writable(Path(self.out), is_folder=False)
-        machine, is_timed = self._machine(), self.flops is None
-        plans = plan_families(
-            *(texts, machine, self._hours_of, self.purpose or "", self.family, folder),
-            is_timed=is_timed,
-        )
-        best = plans[0]
+        machine = self._machine()
+        purpose = self.purpose or ""
+        plans = plan_families(texts, machine, budget, purpose, self.family, folder)
         if self.out is not None:
-            atomic.write_text(Path(self.out), self._recipe(best))
-        return Output(self._parts(plans, texts), self._content(plans, machine))
+            atomic.write_text(Path(self.out), plans[0].recipe.dumps())
+        return Output(self._parts(plans, texts, machine), self._content(plans, machine))
+
+    def _budget(self) -> Budget:
+        from foreword.train.budget import Budget
+
+        if self.hours is not None:
+            self.refuse(["flops"], "cannot be combined with --hours")
+            return Budget("hours", self.hours)
+        if self.flops is None:
+            raise UserError("give --hours, as in --hours 24, or --flops")
+        return Budget("flops", self.flops)
 
     def _machine(self) -> Machine:
         """Return what to train on: this machine, or GPUs of the list."""
@@ -107,20 +115,12 @@ class Plan(OnGpus, Verb[Output]):
         name, gpu = find_gpu(self.gpu or "h100")
         return Machine.of_gpus(name, gpu, self.gpus or 1, self.utilisation)
 
-    def _hours_of(self, hour: Conditions) -> float:
-        """Return the hours of the budget, of conditions for an hour."""
-        return self.hours if self.hours is not None else (self.flops or 0.0) / hour.flops
+    def _dollars(self, made: Dial) -> float | None:
+        return None if self.price is None else self.price * (self.gpus or 1) * made.seconds / 3600
 
-    def _recipe(self, plan: FamilyPlan) -> str:
-        from foreword.train.budget import Budget
-
-        recipe = plan.recipe
-        if self.flops is not None and recipe.train.hours is not None:
-            train = Budget("flops", self.flops).applied_to(recipe.train)
-            recipe = replace(recipe, train=train)
-        return recipe.dumps()
-
-    def _parts(self, plans: list[FamilyPlan], texts: tuple[str, ...]) -> list[Part]:
+    def _parts(
+        self, plans: list[FamilyPlan], texts: tuple[str, ...], machine: Machine
+    ) -> list[Part]:
         best, parts = plans[0], list[Part]()
         if len(plans) > 1:
             rows = [_family_row(plan) for plan in plans]
@@ -129,17 +129,17 @@ class Plan(OnGpus, Verb[Output]):
         if best.dial is not None and best.dial.counting:
             parts.append(Remark(best.dial.counting))
         title = best.family if best.dial is None else best.dial.title
-        parts.append(ResultTable(self._settings(best), title))
+        parts.append(ResultTable(self._settings(best, machine), title))
         if best.dial is not None:
             rows = [_change("as given", best.dial, best.dial)]
             rows += [_change(name, made, best.dial) for name, made in best.changes()]
             parts.append(ResultTable(rows, "what more would bring"))
         if self.out is None:
             return [*parts, Remark("--out plan.toml writes the recipe, which 'pretrain' trains")]
-        command = quoted_command("pretrain", self.out, "--data", *texts, "--out", "RUN")
-        return [*parts, Facts({"recipe": self.out, "train": command})]
+        words = ("foreword", "pretrain", str(self.out), "--data", *texts, "--out", "RUN")
+        return [*parts, Facts({"recipe": self.out, "train": shlex.join(words)})]
 
-    def _settings(self, plan: FamilyPlan) -> list[dict[str, str]]:
+    def _settings(self, plan: FamilyPlan, machine: Machine) -> list[dict[str, str]]:
         """Return the rows of the plan: setting, value, where it is from."""
         made, law, expected = plan.dial, plan.law, plan.expected
         rows = [("expected loss", _loss(expected), expected.why)]
@@ -155,24 +155,28 @@ class Plan(OnGpus, Verb[Output]):
         if made is None:
             rows.append(("recipe", law.small, law.file))
             return [dict(zip(("setting", "value", "from"), row, strict=True)) for row in rows]
-        given, hours = made.conditions, made.conditions.hours
-        epochs, seconds = made.tokens / given.text_tokens, made.seconds
-        speed = given.training_flops_per_second
-        whole = f"of {duration(3600 * hours)}"
+        given, memory = made.conditions, plan.memory(machine)
+        whole = "at this speed" if given.is_in_flops else f"of {duration(3600 * given.hours)}"
         if made.choices[-1].setting == "train.epochs":
             whole += f": more than {law.rules.most_epochs:g} epochs add nothing; more text would"
+        if made.seconds > 1.05 * made.computing:
+            whole += "; steps of so few tokens keep the device waiting"
+            enough = math.ceil(machine.gpus * made.computing / made.seconds)
+            whole += f": {enough:,} would be as fast as {machine.gpus:,}" * (enough < machine.gpus)
+        counted = "counted, with all rows of a step at once"
+        if memory > machine.memory:
+            counted += f"; of {byte_size(machine.memory)}, so that fewer are computed at once"
         rows += [
             ("parameters", quantity(made.size.parameters),
              f"{made.size.layers} layers of {made.size.d_model}"),
-            ("tokens", f"{quantity(made.tokens)}, {epochs:.2g} epochs",
-             f"about {quantity(given.text_tokens)} tokens of text"),
-            ("time", duration(seconds), whole),
-            ("speed", f"{power(speed)} FLOP/s", plan.speed),
-            ("FLOPs", power(made.tokens * made.size.flops_per_token), "tokens and size"),
-            ("memory", byte_size(plan.memory), "counted, with all rows of a step at once"),
+            ("tokens", f"{quantity(made.tokens)}, {made.epochs:.2g} epochs",
+             f"about {quantity(made.text_tokens)} tokens of text"),
+            ("time", duration(made.seconds), whole),
+            ("speed", f"{power(given.training_flops_per_second)} FLOP/s", plan.speed),
+            ("FLOPs", power(made.flops), "tokens and size"),
+            ("memory", byte_size(memory), counted),
         ]  # fmt: skip
-        if self.price is not None:
-            cost = self.price * (self.gpus or 1) * seconds / 3600
+        if (cost := self._dollars(made)) is not None:
             rows.append(("cost", f"{cost:,.2f} dollars", f"--price {self.price:g} an hour each"))
         for choice in made.choices:
             rows.append((choice.setting, _shown(choice.value), choice.reason))
@@ -182,17 +186,26 @@ class Plan(OnGpus, Verb[Output]):
         best = plans[0]
         changes = {name: made.facts | {"forecast": made.expected.figures()}
                    for name, made in best.changes()}  # fmt: skip
+        made = best.dial
         return {
             "family": best.family,
             "forecast": best.expected.figures(),
-            "dial": None if best.dial is None else best.dial.facts,
+            "dial": None if made is None else made.facts,
+            "memory": None if made is None else best.memory(machine),
+            "dollars": None if made is None else self._dollars(made),
             "machine": asdict(machine),
             "families": {
-                plan.family: plan.expected.figures() | {"score": plan.score} for plan in plans
+                plan.family: plan.expected.figures() | {"score": plan.score} | _amounts(plan)
+                for plan in plans
             },
             "changes": changes,
             "recipe": None if self.out is None else str(self.out),
         }
+
+
+def _amounts(plan: FamilyPlan) -> dict[str, float]:
+    facts = {} if plan.dial is None else plan.dial.facts
+    return {name: facts[name] for name in ("parameters", "tokens", "seconds") if facts}
 
 
 def _interval(expected: Expectation) -> str:
@@ -212,7 +225,9 @@ def _shown(value: Any) -> str:
     """Return the value of a choice: a name, a number, or stages."""
     if isinstance(value, list):
         return "; ".join(f"{one['objective']} for {one['share']:.0%}" for one in value)
-    return value if isinstance(value, str) else f"{value:,.6g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
 def _score(plan: FamilyPlan) -> str:
@@ -272,7 +287,7 @@ def _change(name: str, made: Dial, given: Dial) -> dict[str, str]:
         "change": name,
         "parameters": quantity(made.size.parameters),
         "tokens": quantity(made.tokens),
-        "epochs": f"{made.tokens / made.conditions.text_tokens:.2g}",
+        "epochs": f"{made.epochs:.2g}",
         "time": duration(made.seconds),
         "expected loss": "not known" if value is None else figure(value),
         "interval": _interval(made.expected),

@@ -65,6 +65,16 @@ def test_the_help_names_every_verb_once_and_cuts_no_description(
     assert "Other:" not in shown
 
 
+@pytest.mark.parametrize("group", main.groups())
+def test_the_help_of_a_group_cuts_no_description(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([group, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "..." not in shown.partition("Commands:")[2]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 @pytest.mark.product(few=6)
 @pytest.mark.parametrize("verb", main.verbs())
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:

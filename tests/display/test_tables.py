@@ -27,6 +27,18 @@ def test_each_part_of_a_wide_table_tells_its_rows_apart(
     assert sum(line.startswith("├") for line in lines) == len(heads)  # before random weights
 
 
+def test_a_title_is_as_wide_as_the_window_not_as_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables.out, "_width", 80)
+    title = "direct fit: L = E + A / N^alpha + B / D^beta"
+    tables.table(title, ["value", "fit"], [["E", "1.69"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == title and lines[1].startswith("┏")
+    tables.table(40 * "long ", ["value", "fit"], [["E", "1.69"]])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.01234, "0.0123"), (28.44, "28.4"), (999.6, "1,000"), (2842.3, "2,842")]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -68,6 +69,8 @@ def test_a_law_of_ones_own_changes_sizes_and_losses(tmp_path: Path) -> None:
     ("figure", "value", "given"),
     [
         ("bytes_per_token", 2, {"text_bytes": 1e6}),
+        ("halving_bytes", 0, {"text_bytes": 1e6, "hours": 0.042}),
+        ("whole_vocab", 512, {"text_bytes": 1e6, "hours": 0.042}),
         ("uses_per_token", 1000, {"text_bytes": 1e7}),
         ("least_vocab", 4096, {"text_bytes": 1e4}),
         ("vocab_exponent", 1.5, {"hours": 300.0, "text_bytes": 1e13}),
@@ -166,6 +169,27 @@ def test_steps_are_timed_where_they_are_short(
     assert speeds[1] > 5 * speeds[0]
 
 
+def test_a_law_says_where_it_is_used_beyond_its_runs(tmp_path: Path) -> None:
+    folder = own_laws(tmp_path, smallest_flops=1e13, largest_flops=1e15)
+    for flops, said in ((1e11, "below its runs, from"), (1e14, ""), (1e17, "beyond its runs, up")):
+        hours = flops / HOUR.flops
+        why = dial(replace(HOUR, hours=hours, text_bytes=1e10, laws=folder)).expected.why
+        assert said in why and ("its runs" in why) == bool(said)
+
+
+def test_a_law_without_a_family_is_said_to_need_its_name(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "all.toml").touch()
+    with pytest.raises(UserError, match=r"all\.toml, is to be named after its family"):
+        foreword.plan(text, hours=1, family="decoder", laws=tmp_path)
+
+
+def test_the_interval_of_the_speed_has_two_sides_at_the_last_budget_too() -> None:
+    made = dial(replace(HOUR, hours=8e14 / HOUR.flops))
+    low, high = budget_plan.with_error(made, 0.3).expected.machine or (0, 0)
+    assert made.expected.value is not None
+    assert low < made.expected.value - 0.001 and made.expected.value + 0.001 < high
+
+
 def test_a_law_in_nats_keeps_its_vocabulary(tmp_path: Path) -> None:
     law = Law("encoder", 1.0, 40.0, 90.0, 0.3, 0.3, unit="nats per prediction")
     law.save(tmp_path / "encoder.toml")
@@ -246,8 +270,41 @@ def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_pat
     )
     assert eight["machine"]["speed"] == 8 * one["machine"]["speed"]
     assert one["machine"]["share"] == laws()["encoder"].rules.gpu_share
-    flops = foreword.plan(text, flops=1e13, family="decoder", laws=own_laws(tmp_path)).data()
-    assert flops["forecast"]["machine"] is None
+    out = tmp_path / "plan.toml"
+    flops = foreword.plan(text, flops=1e12, family="decoder", laws=own_laws(tmp_path), out=out)
+    assert flops.data()["forecast"]["machine"] is None
+    assert load_recipe(str(out)).train.flops == 1e12
+    assert set(flops.data()["changes"]) == {"half the FLOPs", "double the FLOPs", "10 MB more text"}
+    # Budgets that GPUs compute in less than a minute are plans too.
+    foreword.plan(text, flops=1e17, family="decoder", gpu="h100", gpus=8)
+
+
+def test_what_a_plan_costs_is_data(text: Path) -> None:
+    found = foreword.plan(text, hours=1, family="decoder", gpu="h100", gpus=8, price=2.5)
+    plan, made = found.data(), found.data()["dial"]
+    each = 4 - 0.5 * math.log2(8192 / plan["dial"]["vocab"])  # bytes of a token
+    assert made["tokens"] == pytest.approx(16 * plan["dial"]["text_bytes"] / each)
+    assert made["epochs"] == pytest.approx(16)
+    assert made["parameters"] == 5_308_416 + (plan["dial"]["choices"][0]["value"] - 8192) * 256
+    # 4 layers of 3.4 ms, in steps of 8 rows of 256, are longer than computing.
+    assert made["seconds"] == pytest.approx(4 * 3.4e-3 * made["tokens"] / 2048)
+    assert plan["dollars"] == pytest.approx(8 * 2.5 * made["seconds"] / 3600)
+    assert plan["families"]["decoder"]["seconds"] == made["seconds"]
+    settings = str(found.tables()[0])
+    assert "keep the device waiting: 1 would be as fast as 8" in settings
+    smaller = foreword.plan(text, hours=1, family="decoder", gpu="memory_gb=0.1,bf16_tflops=65")
+    assert "of 100.0 MB, so that fewer are computed at once" in str(smaller.tables()[0])
+
+
+def test_memory_is_that_of_the_machine_planned_for(text: Path) -> None:
+    def memory(**gpus: Any) -> int:
+        found = foreword.plan(text, hours=1, family="encoder", **gpus).data()["memory"]
+        assert isinstance(found, int)
+        return found
+
+    one, eight = memory(gpus=1), memory(gpus=8)
+    single = memory(gpu="h100,bf16_tflops=0,fp32_tflops=989")
+    assert eight < one < single
 
 
 @pytest.mark.parametrize(
@@ -256,12 +313,17 @@ def test_gpus_of_the_list_are_faster_and_flops_need_no_speed(text: Path, tmp_pat
         ({"hours": 0.001}, "a minute"),
         ({"hours": 20_000.0}, "a year"),
         ({}, "give --hours"),
+        ({"hours": 1.0, "flops": 1e15}, "--flops: cannot be combined with --hours"),
+        ({"flops": 1e30}, r"1.0 × 10³⁰ FLOPs would take .* hours at .* FLOP/s; .* a year"),
+        ({"flops": 1e8}, "tokens of the smallest model, less than one row of 128"),
+        ({"hours": 1.0, "gpus": 4096}, r"\d+ rows \(encoder\) cannot be divided among 4,096 GPUs"),
         ({"hours": 1.0, "family": "encodr"}, "did you mean 'encoder'"),
         ({"hours": 1.0, "purpose": None}, "--for: say"),
         ({"hours": 1.0, "purpose": "generat"}, "did you mean 'generate'"),
         ({"hours": 1.0, "gpu": "tpu"}, r"give its numbers, as in memory_gb=.*gpus\.toml"),
         ({"hours": 1.0, "family": "decoder"}, "decoder does not fill; encoder, encoder_decoder do"),
-        ({"hours": 1.0, "laws": "nowhere"}, "--laws"),
+        ({"hours": 1.0, "laws": "nowhere"}, "--laws: nowhere: no such folder"),
+        ({"hours": 1.0, "laws": "tests"}, "holds none of common.toml, .*'foreword scale fit'"),
     ],
 )
 def test_bad_input_is_refused_in_a_line(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import re
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from foreword import pretrain
+from foreword import prepare, pretrain
 from foreword.cli.main import run
 from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 from foreword.nn.model import neural_settings
 from foreword.nn.stack_settings import StackSettings
 from foreword.planning import conditions, dial_sizes
-from foreword.planning.conditions import local_dial, text_bytes
+from foreword.planning.conditions import dial_of_text, local_dial, text_bytes
 from foreword.planning.dial import FAMILIES, Conditions, dial
 from foreword.planning.laws import Measured
 from foreword.runs.dry_run import dry_run
@@ -172,8 +175,53 @@ def test_wider_models_have_lower_rates_and_a_fast_device_larger_batches() -> Non
 
 
 @pytest.mark.parametrize(
+    ("vocab", "known", "each"), [(512, 0.0, 2), (2048, 0.0, 3), (65536, 0.0, 4), (512, 2.5, 2.5)]
+)
+def test_fewer_tokens_in_the_vocabulary_are_more_in_the_text(
+    vocab: int, known: float, each: float
+) -> None:
+    made = dial(replace(LAPTOP, text_bytes=1e5, vocab=vocab, bytes_per_token=known))
+    assert made.text_tokens == pytest.approx(1e5 / each)
+    assert made.tokens == pytest.approx(16 * 1e5 / each)  # the most epochs of a decoder
+    assert made.amounts.epochs == pytest.approx(16)
+
+
+def test_the_tokens_of_prepared_text_are_those_counted(text: Path, tmp_path: Path) -> None:
+    shards = prepare(text, tmp_path / "shards", settings={"vocab": 300}, progress=False)
+    conditions = replace(LAPTOP, hours=0.01)
+    made = dial_of_text(conditions, [str(shards.folder)])
+    assert made.text_tokens == pytest.approx(shards.prepared.counts["train"].tokens)
+
+
+@every_family
+def test_waiting_for_steps_takes_no_longer_than_the_hours(family: str) -> None:
+    """A fast device waits 3.4 ms for each layer of a step; a plan of an hour takes an hour."""
+    busy = 0
+    for hours, speed in itertools.product((0.1, 0.3, 1.0, 3.0, 10.0), (1e14, 3e14, 1e15, 3e15)):
+        made = dial(Conditions(family, hours, speed, 1e13))
+        assert made.computing <= 3600.1 * hours
+        # Batches of powers of two, rounded to whole rows.
+        assert made.seconds <= 3600 * hours * (1 + 1 / made.rows)
+        busy += any("device waiting" in choice.reason for choice in made.choices)
+    assert busy or "encoder" in family  # whose batches are large
+
+
+def test_a_budget_in_flops_plans_the_same_on_any_machine() -> None:
+    slow, fast = (
+        dial(Conditions("decoder", 1e14 / speed / 3600, 2e3 * speed, 1e10, is_in_flops=True))
+        for speed in (1e9, 1e14)
+    )
+    assert slow.choices == fast.choices
+    assert slow.choices[-1].setting == "train.flops"
+    assert slow.recipe().train.flops == slow.choices[-1].value == pytest.approx(slow.flops)
+    assert slow.recipe().train.hours is None and "1e+17 FLOPs and" in slow.title
+    assert fast.seconds > 10 * fast.computing
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"is_in_flops": True}, r"320 would need 3.7 × 10¹⁵ FLOPs"),
         ({}, r"320 would need 3 h"),
         ({"hours": 100.0, "text_bytes": 1e7}, r"320 would need 1\d\.\d MB of text"),
         ({"hours": 100.0, "memory": 3 * 10**8}, r"320 would need 3\d\d\.\d MB of memory"),
@@ -235,6 +283,11 @@ def test_it_says_beforehand_where_counting_is_as_good(family: str, hours: float,
     assert line in made.counting
     assert bool(made.counting) == bool(line)
     assert made.facts["counting"] == (made.counting or None)
+    # What was measured is of classes, and of the loss of what is generated.
+    of = {"encoder": "classify", "decoder": "generate"}.get(family, "")
+    for purpose in ("classify", "generate", "tag", "fill", "answer"):
+        said = dial(replace(made.conditions, purpose=purpose)).counting
+        assert said == (made.counting if purpose == of else "")
 
 
 @pytest.mark.parametrize(
@@ -309,6 +362,23 @@ def test_the_size_of_a_long_text_is_known_from_its_beginning(
     whole = text_bytes([str(tmp_path)], ReadSettings())
     monkeypatch.setattr(conditions, "SAMPLE_BYTES", whole / 5)
     assert text_bytes([str(tmp_path)], ReadSettings()) == pytest.approx(whole, rel=0.1)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "zst"])
+def test_what_is_decompressed_ahead_is_hardly_counted_as_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, whole = np.random.default_rng(1), 4_000_000
+    plain = "\n".join(rng.bytes(100).hex() for _ in range(whole // 200)).encode()
+    if suffix == "xz":
+        data = lzma.compress(plain, preset=0)
+    else:
+        codec = pa.Codec({"gz": "gzip", "zst": "zstd"}[suffix])
+        data = codec.compress(plain, asbytes=True)
+    (tmp_path / f"text.txt.{suffix}").write_bytes(data)
+    monkeypatch.setattr(conditions, "SAMPLE_BYTES", whole / 3)
+    read = ReadSettings(documents="line")
+    assert text_bytes([str(tmp_path)], read) == pytest.approx(whole, rel=0.15)
 
 
 def test_a_run_holds_plain_values_and_what_they_came_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import foreword
 from foreword.errors import UserError
+from foreword.reports.scaling import remarks_of
+from foreword.scaling.columns import RunColumns
 from foreword.scaling.fit import FamilyFit, LawFit, fit_runs
 from foreword.scaling.law import Law, losses
 from foreword.scaling.optima import PowerLaw
@@ -166,7 +169,11 @@ def surface(n: float, d: float, form: str) -> float:
     [
         ("steep", None, "outside 0 to 1.5"),
         ("floor", None, "E lies at its bound"),
-        ("sizes", None, "outside 0 to 1.5"),
+        (
+            "sizes",
+            None,
+            "alpha lies at its bound, 0: the loss does not fall as a power",
+        ),
         ("kink", 20.0, "sizes and tokens grow together"),
     ],
 )
@@ -279,7 +286,16 @@ def test_the_best_size_is_that_of_the_lowest_loss_for_any_flops_per_token() -> N
         ({"loss": "-1"}, r"runs.csv:3: loss: must be above 0 and finite, got -1"),
         ({"flops": "inf"}, r"runs.csv:3: flops: must be above 0"),
         ({"parameters": "many"}, r"runs.csv:3: parameters: expected a number, got 'many'"),
+        (
+            {"loss": '"2,315"'},
+            r"runs.csv:3: loss: expected a number, got '2,315'; decimals take a p",
+        ),
+        ({"flops": '"2,3e3"'}, r"runs.csv:3: flops: expected a number, got '2,3e3'; decimals take"),
         ({"unit": "bits"}, r"several units \(bits, nats\)"),
+        (
+            {"vocabulary": '"16,384"'},
+            r"several vocabularies \(8192, 16384\), whose losses per token",
+        ),
         ({"tokenizer": "other"}, r"several tokenizers \(bpe, other\)"),
         ({"parameters": "10", "tokens": "20", "flops": "1e3"}, r"runs.csv:3: the same run as 2"),
     ],
@@ -290,7 +306,7 @@ def test_bad_rows_get_one_line(tmp_path: Path, change: dict[str, str], expected:
         {"parameters": "20", "tokens": "20", "flops": "2e3", "loss": "2"},
     ]
     for row in rows:
-        row |= {"tokenizer": "bpe", "unit": "nats"}
+        row |= {"tokenizer": "bpe", "unit": "nats", "vocabulary": "8192"}
     rows[1] |= change
     check_refused(tmp_path, rows, expected)
 
@@ -309,6 +325,43 @@ def test_tables_that_cannot_tell_get_one_line(
     names = ("parameters", "tokens", "loss")
     named = [dict(zip(names, map(str, row), strict=True)) for row in rows]
     check_refused(tmp_path, named, expected, **options)
+
+
+def test_counts_may_have_commas_and_losses_in_bits_per_byte_any_vocabulary() -> None:
+    rows = [
+        {name.replace("loss", "Bits per byte"): value for name, value in row.items()}
+        | {"parameters": f"{row['parameters']:,.2f}", "vocab": ("512", "8192.0", "²")[number % 3]}
+        for number, row in enumerate(runs_on(SURFACES[1][0]))
+    ]
+    (runs,) = read_runs(rows, RunColumns(loss="Bits per byte"))
+    assert runs.parameters == pytest.approx([r["parameters"] for r in runs_on(SURFACES[1][0])])
+    assert runs.unit == "bits per byte" and runs.vocabulary is None
+    (runs,) = read_runs(
+        [row | {"vocab": "8,192.0"} for row in rows], RunColumns(loss="Bits per byte")
+    )
+    assert runs.vocabulary == 8192
+
+
+def test_what_was_held_out_is_said_as_it_is() -> None:
+    """Of three budgets the largest is, even where no law is there to forecast it."""
+    floor = [row | {"loss": row["loss"] - E} for row in runs_on(SURFACES[0][0], sizes=7)]
+    assert not any("nothing was held out" in note for note in fit(floor).notes)
+    two = runs_on(SURFACES[0][0], (1e17, 1e18), sizes=7)
+    assert any("nothing was held out" in note for note in fit(two).notes)
+    unsure = fit(runs_on(SURFACES[0][0], sizes=7)).notes
+    assert any("which leave out the noise of seeds" in note for note in unsure)
+
+
+def test_a_mark_names_the_method_unless_both_ways_to_find_minima_have_it() -> None:
+    found = fit(runs_on(SURFACES[1][0], sizes=5, shift=40.0))
+    assert [line for line in remarks_of(found) if line.startswith("isoFLOP refused: ")]
+    methods = found.methods | {
+        name: LawFit(PowerLaw(), marks=marks)
+        for name, marks in (("isoflop", ("a", "b")), ("akima", ("a", "c")))
+    }
+    lines = remarks_of(replace(found, methods=methods))
+    assert {"isoFLOP: a", "isoFLOP, parabolas: b", "isoFLOP, Akima: c"} <= set(lines)
+    assert len(lines) == len(set(lines))
 
 
 @pytest.mark.parametrize("missing", ["parameters", "loss", "tokens"])

@@ -63,6 +63,19 @@ def test_the_three_methods_read_no_run_that_read_its_text_again() -> None:
         fit_runs(read_runs([row for row in rows if row["epochs"] > 2])[0])
 
 
+def test_the_best_size_of_values_far_from_the_minimum_is_no_overflow() -> None:
+    """Descents come by such values, of which numpy warned on the user's terminal."""
+    runs = [np.array([x]) for x in (1e9, 1e10, 1e9)]
+    for alpha, beta, a, b in (
+        (1e-3, 5.0, 1e3, 1e3),
+        (5.0, 1e-3, 1e60, 1.0),
+        (1e-3, 1.0, 1.0, 1e60),
+    ):
+        with np.errstate(all="raise", under="ignore"):
+            loss = repeated_losses("half_life", np.array([1, a, b, alpha, beta, 1e4, 1e4]), *runs)
+        assert not np.isnan(loss).any()
+
+
 def test_muennighoffs_half_life() -> None:
     """After R_D* repetitions a share 1 - 1/e of them counted; ever more are worth R_D* at most."""
     worth = effective(np.array([1e8]), np.array([3.0, 15.387756, 1e6]), 15.387756) / 1e8

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from foreword.scaling.fit import FamilyFit, fit_runs
+from foreword.scaling.law import losses
 from foreword.scaling.runs import read_runs
 from foreword.scaling.scores import sigmoid
-from tests.scaling.surfaces import SURFACES, runs_on
+from tests.scaling.surfaces import SURFACES, runs_on, with_noise
 
 TRUE = np.array([0.25, 0.85, 6.0, 2.3])
 FEW = 40
@@ -47,6 +48,20 @@ def test_intervals_hold_the_largest_budget() -> None:
     assert found.score.spread == pytest.approx(0.01, rel=0.3)
     inside = [one.low <= found.runs.score[one.item] <= one.high for one in found.score.forecasts]
     assert np.mean(inside) >= 0.8
+
+
+def test_the_interval_holds_the_uncertainty_of_the_law() -> None:
+    """Scores follow the losses without noise; the losses are noisy, so the forecast is not sure."""
+    rows = with_noise(runs_on(SURFACES[1][0], sizes=7), 0.02)
+    for row in rows:
+        row["score"] = float(sigmoid(TRUE, np.array([row["loss"]]))[0])
+    found = fit(rows)
+    assert found.score is not None
+    for one in found.score.forecasts:
+        n, d = found.runs.parameters[one.item], found.runs.tokens[one.item]
+        of_law = sigmoid(TRUE, losses(found.resampled, n, d))
+        assert one.high - one.low == pytest.approx(np.ptp(of_law), rel=0.3)
+        assert one.forecast == pytest.approx(np.median(of_law), rel=1e-3)
 
 
 @pytest.mark.parametrize("flat", [np.array([0.5, 0.5, 1.0, 2.0]), np.array([0.9, 0.3, 6.0, 2.3])])
