@@ -222,7 +222,7 @@ def dial(conditions: Conditions) -> Dial:
     choices = (
         _vocab(conditions, size),
         *_shape(conditions, size, small, why),
-        *_heldout(conditions, small),
+        *_heldout(conditions, size, small),
         *_regularisation(conditions, size, tokens, small),
         *_training(conditions, size, tokens, small),
         *_stages(conditions),
@@ -362,9 +362,9 @@ def _shape(conditions: Conditions, size: ModelSize, small: Recipe, why: str) -> 
     return [*choices, Choice("packing.length", size.length, longer)]
 
 
-def _heldout(conditions: Conditions, small: Recipe) -> list[Choice]:
+def _heldout(conditions: Conditions, size: ModelSize, small: Recipe) -> list[Choice]:
     """Return the choice of the held-out share, where the small recipe's is too little text."""
-    rules, text = conditions.law.rules, conditions.text_tokens
+    rules, text = conditions.law.rules, conditions.text_tokens(size.vocab)
     share = min(rules.most_heldout, _rounded(rules.heldout_tokens / text))
     if share <= small.prepare.heldout:
         return []

@@ -284,7 +284,7 @@ def test_it_says_beforehand_where_counting_is_as_good(family: str, hours: float,
     assert bool(made.counting) == bool(line)
     assert made.facts["counting"] == (made.counting or None)
     # What was measured is of classes, and of the loss of what is generated.
-    of = {"encoder": "classify", "decoder": "generate"}.get(family, "")
+    of = "classify" if family == "encoder" else "generate"
     for purpose in ("classify", "generate", "tag", "fill", "answer"):
         said = dial(replace(made.conditions, purpose=purpose)).counting
         assert said == (made.counting if purpose == of else "")
