@@ -43,9 +43,11 @@ def choice_rows(found: Sequence[BudgetChoice]) -> list[dict[str, Any]]:
                 "ahead by": f"{100 * one.margin:.2f} %{error}",
                 "tau": tau + (f" ({between})" if between else ""),
                 "cost at the largest": cost,
-                "stays": "" if one.stays is None else f"in {100 * one.stays:.0f} % of draws",
             }
         )
+        if found[0].stays is not None:  # of several seeds
+            stays = "" if one.stays is None else f"in {100 * one.stays:.0f} % of draws"
+            rows[-1]["stays"] = stays
     return rows
 
 

@@ -133,6 +133,8 @@ class Plan(OnGpus, Verb[Output]):
         if best.dial is not None:
             rows = [_change("as given", best.dial, best.dial)]
             rows += [_change(name, made, best.dial) for name, made in best.changes()]
+            known = [name for name in rows[0] if any(row[name] for row in rows)]
+            rows = [{name: row[name] for name in known} for row in rows]
             parts.append(ResultTable(rows, "what more would bring"))
         if self.out is None:
             return [*parts, Remark("--out plan.toml writes the recipe, which 'pretrain' trains")]
@@ -163,9 +165,9 @@ class Plan(OnGpus, Verb[Output]):
             whole += "; steps of so few tokens keep the device waiting"
             enough = math.ceil(machine.gpus * made.computing / made.seconds)
             whole += f": {enough:,} would be as fast as {machine.gpus:,}" * (enough < machine.gpus)
-        counted = "counted, with all rows of a step at once"
+        counted = "counted, with all rows of a step at once; 'foreword check' measures it"
         if memory > machine.memory:
-            counted += f"; of {byte_size(machine.memory)}, so that fewer are computed at once"
+            counted = f"of {byte_size(machine.memory)}, so that fewer rows are computed at once"
         rows += [
             ("parameters", quantity(made.size.parameters),
              f"{made.size.layers} layers of {made.size.d_model}"),
@@ -174,7 +176,7 @@ class Plan(OnGpus, Verb[Output]):
             ("time", duration(made.seconds), whole),
             ("speed", f"{power(given.training_flops_per_second)} FLOP/s", plan.speed),
             ("FLOPs", power(made.flops), "tokens and size"),
-            ("memory", byte_size(memory), counted),
+            ("memory", f"at least {byte_size(memory)}", counted),
         ]  # fmt: skip
         if (cost := self._dollars(made)) is not None:
             rows.append(("cost", f"{cost:,.2f} dollars", f"--price {self.price:g} an hour each"))

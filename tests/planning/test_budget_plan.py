@@ -290,10 +290,12 @@ def test_what_a_plan_costs_is_data(text: Path) -> None:
     assert made["seconds"] == pytest.approx(4 * 3.4e-3 * made["tokens"] / 2048)
     assert plan["dollars"] == pytest.approx(8 * 2.5 * made["seconds"] / 3600)
     assert plan["families"]["decoder"]["seconds"] == made["seconds"]
-    settings = str(found.tables()[0])
+    settings, changes = map(str, found.tables()[:2])
+    assert "'difference'" not in changes and "'expected loss': 'not known'" in changes
+    assert "at least" in settings and "'foreword check' measures it" in settings
     assert "keep the device waiting: 1 would be as fast as 8" in settings
     smaller = foreword.plan(text, hours=1, family="decoder", gpu="memory_gb=0.1,bf16_tflops=65")
-    assert "of 100.0 MB, so that fewer are computed at once" in str(smaller.tables()[0])
+    assert "of 100.0 MB, so that fewer rows are computed at once" in str(smaller.tables()[0])
 
 
 def test_memory_is_that_of_the_machine_planned_for(text: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from foreword.errors import UserError
+from foreword.reports.choices import choice_rows
 from foreword.scaling.choices import BudgetChoice, compare_budgets, verdict
 
 SMALL, LARGE = 1e12, 1e13
@@ -53,6 +54,7 @@ def test_known_ranks(large: dict[str, float], tau: float, cost: float, said: str
     assert said in verdict(small, largest)
     assert small.tau_interval is not None and small.tau_interval[0] <= tau <= 1
     assert small.noise is None and any("one seed" in note for note in notes)
+    assert "stays" not in choice_rows([small, largest])[0]
 
 
 @pytest.mark.parametrize(("noise", "is_clear"), [(0.001, True), (0.3, False)])
@@ -60,6 +62,7 @@ def test_margins_are_told_from_the_noise_of_seeds(noise: float, is_clear: bool) 
     small, largest, notes = found(rows_of(ORDER, ORDER, seeds=3, noise=noise))
     assert small.noise == pytest.approx(noise, rel=0.5) and not notes
     assert small.is_clear == is_clear
+    assert "of draws" in choice_rows([small, largest])[0]["stays"]
     assert small.stays is not None and (small.stays == 1) == is_clear
     assert ("within the noise of seeds" in verdict(small, largest)) != is_clear
 
