@@ -399,7 +399,7 @@ def laws(folder: str = "") -> Mapping[str, FamilyLaw]:
             why = "the law of a table without families, all.toml, is to be named after its family"
         raise UserError(f"--laws: {folder} holds none of {files}; {why}")
     tables = {name: config.read_toml(path) for name, path in paths.items()}
-    users = {name: _in_full(config.read_toml(path)) for name, path in own.items()}
+    users = {name: _own_table(path) for name, path in own.items()}
     found = {}
     for name in paths.keys() - {COMMON}:
         layers = [tables[COMMON], tables[name], users.get(COMMON, {}), users.get(name, {})]
@@ -414,12 +414,23 @@ def laws(folder: str = "") -> Mapping[str, FamilyLaw]:
     return dict(sorted(found.items()))
 
 
-def _in_full(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the table of a user's file, in which the keys of a law may stand alone."""
+def _own_table(path: Path) -> dict[str, Any]:
+    """Return the table of a user's file, whose figures are from there unless it names a source.
+
+    The keys of a law may stand alone, and its family is that of the file.
+    """
+    table = config.read_toml(path)
     names = {f.name for f in fields(Law)} if "E" in table else set()
     law = {key: value for key, value in table.items() if key in names}
-    others = {key: value for key, value in table.items() if key not in names}
-    return others | {"law": law} if law else others
+    found = {key: value for key, value in table.items() if key not in names}
+    if law:
+        found["law"] = {"family": path.stem} | law
+    rules, measured, sources = (found.get(part, {}) for part in ("rules", "measured", "sources"))
+    if all(isinstance(part, dict) for part in (rules, measured, sources)):
+        found["sources"] = dict.fromkeys((*found, *rules, *measured), str(path)) | sources
+        if "losses" in measured:
+            found["measured"] = {"text": "a text that it does not name"} | measured
+    return found
 
 
 def sized_families(folder: str = "") -> Mapping[str, FamilyLaw]:

@@ -112,7 +112,7 @@ class Plan(OnGpus, Verb[Output]):
         if self.gpu is None and self.gpus is None:
             self.refuse(["utilisation"], "requires --gpus or --gpu")
             return Machine.here()
-        name, gpu = find_gpu(self.gpu or "h100")
+        name, gpu = find_gpu("h100" if self.gpu is None else self.gpu)
         return Machine.of_gpus(name, gpu, self.gpus or 1, self.utilisation)
 
     def _dollars(self, made: Dial) -> float | None:

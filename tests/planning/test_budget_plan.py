@@ -177,6 +177,25 @@ def test_a_law_says_where_it_is_used_beyond_its_runs(tmp_path: Path) -> None:
         assert said in why and ("its runs" in why) == bool(said)
 
 
+def test_figures_of_ones_own_are_not_said_to_be_from_elsewhere(tmp_path: Path) -> None:
+    losses = "measured.losses = [[1e12, 2.0], [1e13, 1.8], [1e14, 1.6]]\n"
+    (tmp_path / "decoder.toml").write_text(losses)
+    (tmp_path / "common.toml").write_text('rules.most_epochs = 20\nsources.speed = "mine"\n')
+    (tmp_path / "lstm.toml").write_text("E = 0.5\nA = 40.0\nB = 90.0\nalpha = 0.3\nbeta = 0.3\n")
+    tenth = replace(HOUR, hours=0.01, laws=str(tmp_path))
+    expected = dial(tenth).expected
+    assert expected.source == str(tmp_path / "decoder.toml")
+    assert "on a text that it does not name, where 3 budgets" in expected.why
+    epochs = dial(replace(tenth, hours=10, text_bytes=1e5)).choices[-1]
+    assert epochs.value == 20 and str(tmp_path / "common.toml") in epochs.reason
+    law = laws(str(tmp_path))["lstm"]
+    assert law.law is not None and law.law.family == "lstm"
+    assert law.sources["speed"] == "mine" and law.sources["rate_exponent"].startswith("docs/")
+    (tmp_path / "decoder.toml").write_text("rules = 5\n")
+    with pytest.raises(UserError, match=r"decoder\.toml: rules"):
+        laws.__wrapped__(str(tmp_path))
+
+
 def test_a_law_without_a_family_is_said_to_need_its_name(text: Path, tmp_path: Path) -> None:
     (tmp_path / "all.toml").touch()
     with pytest.raises(UserError, match=r"all\.toml, is to be named after its family"):
