@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperGroup
@@ -35,25 +36,19 @@ def grouped(verbs: list[str]) -> dict[str, list[str]]:
     return {title: names for title, names in (groups | {"Other": rest}).items() if names}
 
 
-def write_commands(group: TyperGroup, context: Any, formatter: Any) -> None:
-    """Write each group of verbs, then the first steps."""
-    for title, names in grouped(group.list_commands(context)).items():
-        write_section(group, context, formatter, title, names)
-    formatter.write(f"\n{FIRST}")
-
-
-def write_section(
-    group: TyperGroup, context: Any, formatter: Any, title: str, names: list[str]
+def write_commands(
+    group: TyperGroup, context: Any, formatter: Any, titles: Mapping[str, list[str]]
 ) -> None:
-    """Write commands with their descriptions, wrapped and never cut."""
-    commands = {name: group.get_command(context, name) for name in names}
-    rows = [
-        (f"{name:<10}", _first_paragraph(command.help or ""))
-        for name, command in commands.items()
-        if command is not None
-    ]
-    with formatter.section(title):
-        formatter.write_dl(rows, col_max=14)
+    """Write commands by title with their descriptions, wrapped and never cut."""
+    for title, names in titles.items():
+        commands = {name: group.get_command(context, name) for name in names}
+        rows = [
+            (f"{name:<10}", _first_paragraph(command.help or ""))
+            for name, command in commands.items()
+            if command is not None
+        ]
+        with formatter.section(title):
+            formatter.write_dl(rows, col_max=14)
 
 
 def _first_paragraph(text: str) -> str:

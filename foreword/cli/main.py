@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from foreword.cli._help import write_commands, write_section
+from foreword.cli._help import FIRST, grouped, write_commands
 from foreword.cli._process import (
     INTERRUPTED,
     PEER_ENDED,
@@ -43,12 +43,13 @@ LONGEST_WORD = 500  # characters of a message without a space; paths are seldom 
 
 class _Group(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        write_section(self, ctx, formatter, "Commands", self.list_commands(ctx))
+        write_commands(self, ctx, formatter, {"Commands": self.list_commands(ctx)})
 
 
 class _Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        write_commands(self, ctx, formatter)
+        write_commands(self, ctx, formatter, grouped(self.list_commands(ctx)))
+        formatter.write(f"\n{FIRST}")
 
 
 def verbs() -> list[str]:

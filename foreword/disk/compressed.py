@@ -17,7 +17,6 @@ from foreword.disk import atomic
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 
 BLOCK = 1 << 20  # bytes read at once
-AHEAD = 1 << 16  # decompressed ahead: few, since a text's size is estimated from what was read
 
 
 def compression_of(path: Path) -> str | None:
@@ -31,7 +30,7 @@ def decompressed(raw: IO[bytes], path: Path) -> Any:
     if codec is None:
         return raw
     stream: Any = _XZ(raw) if codec == "xz" else pa.CompressedInputStream(raw, codec)
-    return BufferedReader(stream, AHEAD)
+    return BufferedReader(stream, 1 << 16)  # few ahead: sizes are estimated by what was read
 
 
 @contextmanager

@@ -320,6 +320,7 @@ class FamilyLaw:
         if self.rules.margin * run.flops < law.smallest_flops:
             why += f"; {power(run.flops)} FLOPs lie below its runs, from "
             why += power(law.smallest_flops)
+        why += "".join(f"; marked: {mark}" for mark in law.marks)
         return Expectation(law.unit, self.file, loss.value, fit, loss.seed, why=why)
 
     def expect(self, run: Amounts, spread: float | None = None) -> Expectation:

@@ -189,6 +189,7 @@ class FamilyFit:
             vocabulary=self.runs.vocabulary,
             text=text,
             machine=machine,
+            marks=self.methods["direct"].marks,
         )
 
     def as_json(self) -> dict[str, Any]:

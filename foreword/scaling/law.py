@@ -66,6 +66,7 @@ class Law:
         vocabulary: tokens of the tokenizer; None if unknown.
         text: that it was measured on.
         machine: that it was measured on.
+        marks: what is wrong with the fit, a line each.
     """
 
     family: str
@@ -83,6 +84,7 @@ class Law:
     vocabulary: int | None = None
     text: str = ""
     machine: str = ""
+    marks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         values = (self.E, self.A, self.B, self.alpha, self.beta)

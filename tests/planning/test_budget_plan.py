@@ -170,11 +170,13 @@ def test_steps_are_timed_where_they_are_short(
 
 
 def test_a_law_says_where_it_is_used_beyond_its_runs(tmp_path: Path) -> None:
-    folder = own_laws(tmp_path, smallest_flops=1e13, largest_flops=1e15)
+    marks = ("hardly determined",)
+    folder = own_laws(tmp_path, smallest_flops=1e13, largest_flops=1e15, marks=marks)
     for flops, said in ((1e11, "below its runs, from"), (1e14, ""), (1e17, "beyond its runs, up")):
         hours = flops / HOUR.flops
         why = dial(replace(HOUR, hours=hours, text_bytes=1e10, laws=folder)).expected.why
         assert said in why and ("its runs" in why) == bool(said)
+        assert "marked: hardly determined" in why
 
 
 def test_figures_of_ones_own_are_not_said_to_be_from_elsewhere(tmp_path: Path) -> None:

@@ -205,7 +205,10 @@ def test_residuals_far_above_the_seed_noise_are_marked() -> None:
     middle = np.median([row["parameters"] for row in rows])
     for row in rows:
         row["loss"] += 0.3 * (row["parameters"] > middle)
-    assert any("far above the seed noise" in m for m in fit(rows).methods["direct"].marks)
+    found = fit(rows)
+    assert any("far above the seed noise" in m for m in found.methods["direct"].marks)
+    law = found.law()
+    assert law is not None and law.marks == found.methods["direct"].marks
 
 
 def test_an_envelope_of_all_runs_and_minima_of_equal_losses_are_refused(tmp_path: Path) -> None:
