@@ -34,6 +34,18 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert not [str(folder) for folder in folders if not (folder / "__init__.py").is_file()]
 
 
+def test_the_source_distribution_leaves_out_what_git_ignores() -> None:
+    """What is built in a folder that it takes whole, such as the site, is not packed."""
+    ignored = (HOME / ".gitignore").read_text(encoding="utf-8").splitlines()
+    rules = (HOME / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    folders = [line.strip("/") for line in ignored if line.strip("/").startswith("docs/")]
+    assert folders
+    for folder in folders:
+        assert f"prune {folder.replace('**', 'scaling')}" in rules
+    excluded = next(rule for rule in rules if rule.startswith("global-exclude ")).split()
+    assert {line for line in ignored if line.startswith("*.") and "/" not in line} <= {*excluded}
+
+
 def test_the_version_is_a_semantic_one_in_one_place_with_a_heading() -> None:
     assert "version" in PROJECT["project"]["dynamic"]
     assert SETUPTOOLS["dynamic"]["version"] == {"attr": "foreword.version.__version__"}
