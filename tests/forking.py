@@ -258,6 +258,7 @@ def become(order: dict[str, Any], files: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under `nohup`
     if order["largest_file"]:
+        sys.dont_write_bytecode = True  # Python keeps what it could write of a compiled module
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
     if order["is_new_python"]:
         python = [sys.executable, "-m", order["module"], *order["words"]]

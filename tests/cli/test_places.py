@@ -6,8 +6,10 @@ import errno
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -191,12 +193,25 @@ def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """Limit the size of files: writes fail as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limits, compiles = resource.getrlimit(resource.RLIMIT_FSIZE), not sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python keeps what it could write of a compiled module
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = not compiles
+
+
+def test_the_size_limit_cuts_no_compiled_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "seldom_imported.py").write_text(f"WORDS = {'word ' * 100!r}")
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.syspath_prepend(tmp_path)
+    with largest_file(100):
+        import_module("seldom_imported")
+    assert not list(tmp_path.rglob("*.pyc"))
 
 
 @pytest.mark.product(few=1)
