@@ -345,6 +345,17 @@ def test_counts_may_have_commas_and_losses_in_bits_per_byte_any_vocabulary() -> 
     assert runs.vocabulary == 8192
 
 
+def test_a_family_without_a_law_keeps_no_other_from_its_own(tmp_path: Path) -> None:
+    rows = [row | {"family": "a"} for row in runs_on(SURFACES[1][0], sizes=5)]
+    one = [row | {"family": "b", "parameters": 1e6} for row in rows]
+    found = foreword.scale.fit([*rows, *one], tmp_path / "out", resamples=3)
+    assert set(found.laws) == {"a.toml"}
+    (line,) = found.data()["left_out"]
+    assert line.startswith("left out: table: family b: one size") and line in str(found.tables())
+    with pytest.raises(UserError, match="family b: one size"):
+        foreword.scale.fit(one, tmp_path / "none", resamples=3)
+
+
 def test_what_was_held_out_is_said_as_it_is() -> None:
     """Of three budgets the largest is, even where no law is there to forecast it."""
     floor = [row | {"loss": row["loss"] - E} for row in runs_on(SURFACES[0][0], sizes=7)]

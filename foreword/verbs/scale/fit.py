@@ -33,11 +33,13 @@ class ScalingLaws(Result):
         fits: the fits of each family; of one whose table counts parameters without embeddings too,
             a second one after it.
         laws: the direct fits that were not refused, by the names of their files in `out`.
+        left_out: why a family has no fit, a line each.
     """
 
     out: Path
     fits: tuple[FamilyFit, ...]
     laws: dict[str, Law]
+    left_out: tuple[str, ...] = ()
 
     @property
     def status(self) -> int:
@@ -74,6 +76,7 @@ class ScalingLaws(Result):
                 parts += [ResultTable(rows, "the largest budget's score")] if rows else []
                 parts.append(Remark(score_line(fit)))
             parts += map(Remark, remarks_of(fit))
+        parts += map(Remark, self.left_out)
         if self.status:
             parts.append(Remark("no law: all methods are refused"))
         names = ", ".join(str(self.out / name) for name in self.laws) or None
@@ -90,7 +93,7 @@ class ScalingLaws(Result):
                 families[fit.runs.family or "all"]["without_embeddings"] = found
         files = {"page": str(self.page), "laws": [str(self.out / name) for name in self.laws]}
         alone = next(iter(families.values())) if len(families) == 1 else {}
-        return {**alone, "families": families, **files}
+        return {**alone, "families": families, "left_out": self.left_out, **files}
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,16 @@ class Fit(RunColumns, ShowsProgress, ScaleVerb[ScalingLaws]):
         columns = RunColumns(**{f.name: getattr(self, f.name) for f in fields(RunColumns)})
         families = read_runs(self.table, columns)
         fits: list[FamilyFit] = []
+        left_out: list[str] = []
         with self.display() as display:
             for runs in families:
                 name = f"{runs.family}: " if runs.family else ""
                 stage = Prefixed(display, name).stage
-                fits += fit_runs(runs, self.criterion, self.resamples, stage)
+                try:
+                    fits += fit_runs(runs, self.criterion, self.resamples, stage)
+                except UserError as error:  # a family of one size keeps no other from its law
+                    left_out.append(f"left out: {error}")
+                    if len(left_out) == len(families):
+                        raise
         laws = write_laws(out, table.name, fits, (self.unit, self.text, self.machine))
-        return ScalingLaws(out, tuple(fits), laws)
+        return ScalingLaws(out, tuple(fits), laws, tuple(left_out))
