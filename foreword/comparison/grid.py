@@ -25,9 +25,9 @@ from foreword.settings.kinds import Part, part
 from foreword.settings.ranges import Count, CountOrZero, OpenShare, Ranged, Trainings
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tables.read import read_table
-from foreword.tables.table import chosen_columns, labelled
+from foreword.tables.reads_rows import ReadsLabelled
 from foreword.train.budget import Budget
+from foreword.tuning.example_reader import ExampleReader, ExampleSource
 from foreword.tuning.scores import CHANGE
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task, require_score
@@ -440,33 +440,27 @@ def read_examples(task: GridTask) -> TaskExamples:
         UserError: a file or a column is missing; the task is named.
     """
     named = {"text": task.text, "label": task.label, "pair": task.pair}
-    chosen = {field: column for field, column in named.items() if column}
-    reader = task.task.reader
-    files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
+    reads = ReadsLabelled(
+        **{field: column or None for field, column in named.items()},
+        columns=",".join(task.columns),
+        bad_rows=0.0,
+    )
+    reader = ExampleReader(task.task, reads, named="{} = ...")
+    files = [task.train, *_as_tuple(task.dev)]
     try:
-        tables = [read_table(file, task.columns, formats=reader.formats) for file in files]
-        columns = [chosen_columns(table, reader.columns, chosen) for table in tables]
-        (train, skipped), *devs = (
-            labelled(
-                table,
-                used,
-                reader.read,
-                needs_label=not reader.compares_texts,
-                named="{} = ...",
-            )
-            for table, used in zip(tables, columns, strict=True)
-        )
+        parts = [reader.read_part([ExampleSource(file)]) for file in files]
+        train, *devs = (part.together for part in parts)
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error
-    dev = LabelledTexts.of(example for examples, _ in devs for example in examples)
+    dev = LabelledTexts.of(example for part in devs for example in part)
     if task.joins_pairs:
         train, dev = _joined(train), _joined(dev)
     return TaskExamples(
         train[: task.rows or None],
         dev,
-        skipped + sum(count for _, count in devs),
-        tuple(map(atomic.checksum, files)),
-        columns[0],
+        sum(part.skipped for part in parts),
+        tuple(atomic.checksum(Path(file)) for file in files),
+        parts[0].columns[0],
     )
 
 

@@ -15,7 +15,10 @@ from foreword.tables.columns import PREDICTION, Columns
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tables.files import SEPARATED, format_of
 from foreword.tables.read import read_table
-from foreword.tables.table import BadRows, ExampleTable, labelled
+from foreword.tables.reads_rows import ReadsLabelled
+from foreword.tables.table import ExampleTable
+from foreword.tuning.example_reader import ExampleReader, ExampleSource
+from foreword.tuning.job import Examples
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedWriter
 
@@ -24,27 +27,28 @@ NO_LABEL = ("-1", "-")  # of rows that annotators did not agree on, or of test f
 
 
 def read_examples(
-    task: SuiteTask, files: Sequence[Path], bad: BadRows | None = None
-) -> tuple[LabelledTexts, int, Columns]:
-    """Return the examples of files, how many rows were skipped, and the columns of the first.
+    task: SuiteTask, parts: Mapping[str, Sequence[Path]], bad_rows: float | None = None
+) -> tuple[Examples, Columns]:
+    """Return the examples of files, and the columns of the first to train on.
 
     Args:
-        bad: judges rows that are wrong; by default the first is refused.
+        parts: the files of `train`, `dev`, and perhaps others to score on.
+        bad_rows: the share of a file's rows that may be wrong, as with a label of no class or a
+            number out of range; None for the default.
 
     Raises:
         UserError: a file cannot be read, lacks a column, has no example, or has too many rows that
-            are wrong, as with a label of no class or a number out of range.
+            are wrong.
     """
-    parts: list[LabelledTexts] = []
-    skipped, used = 0, []
-    for file in files:
-        table = _table(task, file)
-        used.append(_columns(task, table, needs_label=True))
-        examples, without = labelled(table, used[-1], partial(_read, task), bad=bad)
-        parts.append(examples)
-        skipped += without
-    joined = LabelledTexts.of(example for part in parts for example in part)
-    return joined, skipped, used[0]
+    sources: dict[str, list[ExampleSource]] = {}
+    for name, files in parts.items():
+        tables = [_table(task, file) for file in files]
+        sources[name] = [
+            ExampleSource(str(table.path), table, _columns(task, table, needs_label=True))
+            for table in tables
+        ]
+    reads = ReadsLabelled(bad_rows=bad_rows)
+    return ExampleReader(task.task, reads, partial(_read, task)).read(sources)
 
 
 def read_unlabelled(

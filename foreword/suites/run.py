@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,17 +18,14 @@ from foreword.settings import config
 from foreword.suites.examples import read_examples, write_submission
 from foreword.suites.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.suites.table import score_rows, with_average
-from foreword.tables.examples import overlap_note
-from foreword.tables.table import BadRows
 from foreword.trackers._contract import Tracker
 from foreword.train import log
 from foreword.tuning.fine_tuning import fine_tune
-from foreword.tuning.job import ChosenOn, Examples, TuneJob
+from foreword.tuning.job import ChosenOn, TuneJob
 from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import TunedOn
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
@@ -104,33 +102,16 @@ class SuiteRun:
             values = (float(f"{peak_lr * factor:.2g}") for factor in self._suite.rate_factors)
             rates = tuple(dict.fromkeys(values))
         # Read the examples.
-        bad = BadRows.of(self._bad_rows)
-        train, skipped, columns = read_examples(task, files.train, bad)
-        tuning_task = tuning_task.for_examples(columns, train)
-        dev = {}
-        for name, paths in files.dev.items():
-            dev[name], skipped_here, _ = read_examples(task, paths, bad)
-            skipped += skipped_here
-        first, *others = dev
-        asked = tuning_task.reader.to_predict(columns)
-        overlap = overlap_note([train], dev[first])
-        examples = Examples(
-            train,
-            dev[first],
-            {name: dev[name] for name in others},
-            TunedOn(asked.text, asked.pair, (), bool(asked.pair)),
-            {
-                "train": [str(file) for file in files.train],
-                "dev": {name: [str(file) for file in paths] for name, paths in files.dev.items()},
-                "text": columns.text,
-                "pair": columns.pair,
-                "label": columns.label,
-            },
-            skipped,
-            notes=[*bad.notes, *([overlap] if overlap else [])],
-        )
+        first, *others = files.dev
+        parts = {"train": files.train, "dev": files.dev[first]}
+        parts |= {name: files.dev[name] for name in others}
+        examples, columns = read_examples(task, parts, self._bad_rows)
+        dev = {name: [str(file) for file in paths] for name, paths in files.dev.items()}
+        about = {name: one for name, one in (examples.about or {}).items() if name not in parts}
+        about |= {"train": [str(file) for file in files.train], "dev": dev}
+        examples = replace(examples, about=about, notes=examples.warnings)
         return TuneJob(
-            tuning_task,
+            tuning_task.for_examples(columns, examples.train),
             examples,
             [settings],
             rates,

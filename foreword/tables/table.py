@@ -239,10 +239,10 @@ def require_columns(table: ExampleTable, columns: Columns, named: str = "--{}") 
             )
 
 
-def with_flags(table: ExampleTable, columns: Columns) -> ExampleTable:
+def with_flags(table: ExampleTable, columns: Columns, named: str = "--{}") -> ExampleTable:
     """Return a table with a column for a label that names several, `a,b,c`, with 0 and 1 in each.
 
-    It lists the names of those with 1; a row in which all are empty has none.
+    It lists the names with 1; where all are empty, none. `named` is as in `require_columns`.
 
     Raises:
         UserError: one of them is missing.
@@ -251,7 +251,7 @@ def with_flags(table: ExampleTable, columns: Columns) -> ExampleTable:
         return table
     names = [name.strip() for name in columns.label.split(",")]
     for name in names:
-        require_columns(table, replace(columns, label=name))
+        require_columns(table, replace(columns, label=name), named)
 
     def rows() -> Iterator[Row]:
         for number, row in table.rows():

@@ -18,7 +18,7 @@ import numpy as np
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.settings import kinds
-from foreword.tables.columns import Columns
+from foreword.tables.columns import Columns, ReadExample
 from foreword.tables.examples import Labelled, LabelledTexts, overlap_note
 from foreword.tables.files import SEPARATED, ending_of, format_of
 from foreword.tables.given import (
@@ -132,7 +132,8 @@ class ReadPart:
     @property
     def together(self) -> LabelledTexts:
         """The examples of all tasks."""
-        return LabelledTexts.of(example for task in self.tasks for example in task)
+        one = self.tasks[0] if len(self.tasks) == 1 else itertools.chain.from_iterable(self.tasks)
+        return LabelledTexts.of(one)
 
     @property
     def description(self) -> str | list[str]:
@@ -145,18 +146,26 @@ class ReadPart:
 
 
 class ExampleReader:
-    """Reads examples from files and tables.
+    """Reads examples from files and tables: of `tune`, of a suite's tasks, of a grid's.
 
     Args:
         reads: which columns hold what, the task prefix of each file or table, or none, and how many
             rows may be wrong.
+        read: makes an example of a row; default: as the task does.
+        named: how the user names a column.
 
     Raises:
         UserError: a prefix is not a text.
     """
 
-    def __init__(self, task: Task, reads: ReadsLabelled) -> None:
-        self.task, self._reads = task, reads
+    def __init__(
+        self,
+        task: Task,
+        reads: ReadsLabelled,
+        read: ReadExample | None = None,
+        named: str = "--{}",
+    ) -> None:
+        self.task, self._reads, self._row, self._named = task, reads, read, named
         prefix = reads.prefix
         self.prefixes = (
             [prefix] if isinstance(prefix, str) else list(texts_of(prefix or (), "prefix"))
@@ -232,13 +241,14 @@ class ExampleReader:
             used.append(
                 source.columns or chosen_columns(table, self.task.reader.columns, self._reads.named)
             )
-            table = with_flags(table, used[-1])
+            table = with_flags(table, used[-1], self._named)
             examples, skipped_here = labelled(
                 table,
                 used[-1],
-                self.task.reader.read,
+                self._row or self.task.reader.read,
                 needs_label=not self.task.reader.compares_texts,
                 bad=self.bad,
+                named=self._named,
             )
             skipped += skipped_here
             if self.prefixes:

@@ -61,7 +61,7 @@ def write_tokenizer(tuned: TunedModel, folder: Path, padding_side: str = "right"
     tokens.write_template(tuned.tokenizer, *around, folder)
 
 
-def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
+def check(tuned: TunedModel, out: Path, longest: int | None) -> dict[str, float | None]:
     """Return how far the logits are from those of `transformers`, None if it is not installed.
 
     Texts go through their tokenizer and ours, several at once if there is a padding token. Where a
@@ -69,6 +69,7 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
 
     Args:
         out: the folder that `export` wrote.
+        longest: the most tokens of which the two are the same; None for any number.
 
     Raises:
         UserError: `transformers` cannot read the folder, or the logits differ beyond rounding.
@@ -77,6 +78,7 @@ def check(tuned: TunedModel, out: Path, length: int) -> dict[str, float | None]:
         return {"logit_difference": None}
     hf_model, tokenizer = _read(tuned, out)
     # Compute both on examples that both encode.
+    length = min(longest or tuned.template.length, tuned.template.length)
     template = replace(tuned.template, length=length)
     task, cpu = cutting(tuned.task), torch.device("cpu")
     short = replace(tuned, task=task, template=template, device=cpu, dtype=torch.float32)

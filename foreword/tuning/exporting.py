@@ -92,9 +92,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExchangeResul
     with atomic.folder(out) as part:
         table = _config(tuned, classifier)
         write(tuned, trained, family, weights, table, part, classifier.padding_side)
-        length = tuned.template.length
-        longest = family.differences(design).max_length or length
-        difference = check(tuned, part, min(longest, length))
+        difference = check(tuned, part, family.differences(design).max_length)
     facts = {"folder": str(out), "architecture": classifier.architecture, **difference}
     return ExchangeResult(facts, (*_notes(tuned, family, design), *unchecked(difference)))
 
@@ -258,8 +256,7 @@ def _write_sentences(
             "include_prompt": True,
         }
         exporting.write_json(part / POOLING / "config.json", pooling)
-        longest = family.differences(design).max_length or template.length
-        difference = check(tuned, part, min(longest, template.length))
+        difference = check(tuned, part, family.differences(design).max_length)
     return architecture, difference
 
 

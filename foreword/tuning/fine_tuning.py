@@ -141,7 +141,8 @@ def tune_at_best_rate(
     result = results[best]
     if not on_dev or result is None:
         result = tune(job.with_settings(_with_rate(settings, job.rates[best])), stage("tuning"))
-    return replace(result, rate=choice, notes=(*result.notes, _note_of(choice)))
+    further, notes = {"rate": choice, **result.further}, (*result.notes, _note_of(choice))
+    return replace(result, further=further, notes=notes)
 
 
 def _note_of(choice: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,15 +36,13 @@ from foreword.tuning.tuned import KIND, SCORES, VERSION, Tuned, TunedOn
 from foreword.types import Array
 
 
-@dataclass(frozen=True)
-class TuneResult:
-    """The result of fine-tuning.
+@dataclass(frozen=True, kw_only=True)
+class TuneScores(ABC):
+    """What the file of scores of a fine-tuning says.
 
     Attributes:
-        recipe: the recipe of pretraining.
-        tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
-        network: the network of the first variant's first seed, on the CPU: its scores are those of
-            that seed in `epochs`, not the means in `rows`.
+        labels: the labels, or () for a task without.
+        max_tokens: the length to which texts were cut.
         rows: the scores of each variant, then of each baseline.
         epochs: the scores of each epoch of each seed of each variant.
         settings: the settings of the task and of the first variant, as a table.
@@ -55,28 +54,40 @@ class TuneResult:
         correct: by the name of a row, how far each dev example was answered correctly, (seeds,
             examples) float64, 0 to 1, nan for a seed that diverged; empty unless the mean is the
             accuracy.
-        resumed: how many seeds an earlier call had finished.
-        rate: the learning rate that was chosen and how, as in the file of the scores; None for
-            none.
-        calibration: what was fitted on examples held out, as there; None for nothing.
+        further: what else the file holds, such as the `rate` that was chosen and how, and the
+            `calibration`: what was fitted on examples held out.
     """
 
-    task: Task
     labels: tuple[str, ...]
-    template: InputTemplate
-    recipe: Recipe
-    tokenizer: Tokenizer
-    network: Network
+    max_tokens: int
     rows: list[Scores]
-    epochs: list[Scores]
+    epochs: Sequence[Scores] = ()
     settings: dict[str, Any]
     examples: dict[str, int]
     notes: tuple[str, ...] = ()
     confusion: Confusion | None = None
     correct: Mapping[str, Array] = field(default_factory=dict)
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneResult(TuneScores):
+    """The result of fine-tuning.
+
+    Attributes:
+        recipe: the recipe of pretraining.
+        tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
+        network: the network of the first variant's first seed, on the CPU: its scores are those of
+            that seed in `epochs`, not the means in `rows`.
+        resumed: how many seeds an earlier call had finished.
+    """
+
+    task: Task
+    template: InputTemplate
+    recipe: Recipe
+    tokenizer: Tokenizer
+    network: Network
     resumed: int = 0
-    rate: Mapping[str, Any] | None = None
-    calibration: Mapping[str, Any] | None = None
 
 
 def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
@@ -96,7 +107,7 @@ def with_words(result: TuneResult, words: Sequence[BagOfWords]) -> TuneResult:
     return replace(result, rows=rows, correct={**result.correct, **correct})
 
 
-def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
+def as_json(result: TuneScores, name: str, command: str) -> dict[str, Any]:
     """Return the scores as in their file in `evaluations/`."""
     task = str(result.settings["task"]["kind"])
     names = dict.fromkeys(row.name for row in result.rows)
@@ -109,14 +120,13 @@ def as_json(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "command": command,
         "settings": result.settings,
         "examples": result.examples,
-        "max_tokens": result.template.length,
+        "max_tokens": result.max_tokens,
         "labels": result.labels,
         **of_classes(result.labels, result.confusion),
         "margins": margins(known),
         "epochs": [row.as_row() for row in result.epochs],
         "notes": list(result.notes),
-        **({} if result.rate is None else {"rate": dict(result.rate)}),
-        **({} if result.calibration is None else {"calibration": dict(result.calibration)}),
+        **result.further,
     }
 
 

@@ -101,6 +101,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
     tuned = TuneResult(
         task=saved.task,
         labels=data.labels,
+        max_tokens=data.template.length,
         template=data.template,
         recipe=recipe_for(trained.recipe, first.strategy),
         tokenizer=data.trained.tokenizer,
@@ -118,7 +119,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         confusion=added_confusion([one.confusion for one in results[0]]),
         correct=correct_of(results, are_folds=first.folds is not None) | correct,
         resumed=trainings.resumed,
-        calibration=saved.calibration,
+        further={} if saved.calibration is None else {"calibration": saved.calibration},
     )
     if len(variants) > 1 and task.judge.has_classes:
         return with_words(tuned, bags_of_words(task, data.drawn, job.examples.dev))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,15 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.evaluation.calibration import BINS
 from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
+from foreword.settings import config, kinds
+from foreword.train.checkpoint import load_weights, stored_tensors
 from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.fine_tuner import FineTuner, SeedResult
-from foreword.tuning.job import TuneJob
+from foreword.tuning.finished import NOWHERE, OUTPUTS, FinishedStore
+from foreword.tuning.job import TuneJob, digest_of
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores
-from foreword.tuning.seed_store import SeedStore
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.tasks._contract import Task
@@ -273,9 +275,8 @@ class Trainings:
         self, task: Task, settings: TuneSettings, draw: Draw, *, keeps: bool = False
     ) -> tuple[SeedResult, Network | None]:
         """Return the result of a training, and its network if it is kept and did not diverge."""
-        store = SeedStore.of(self.trained, self.job, settings)
-        build = partial(self._untrained, task, settings, draw.seed) if keeps else None
-        if (found := store.find(draw.name, build)) is None:
+        finished = _seed_store(self.trained, self.job, settings)
+        if (found := self._found(finished, task, settings, draw, keeps)) is None:
             data = self.data
             gpus = [data.trained.device] if data.trained.device.type == "cuda" else []
             with torch.random.fork_rng(gpus):
@@ -291,7 +292,7 @@ class Trainings:
                 except NotFiniteError as error:
                     result = tuner.diverged(error)
             found = result, tuner.finish() if keeps and not result.has_diverged else None
-            store.save(draw.name, *found)
+            _save(finished, draw.name, *found)
             del tuner, loop  # before the next one needs as much memory
         else:
             self.resumed += 1
@@ -299,9 +300,50 @@ class Trainings:
         self._of_seed = 0
         return found
 
-    def _untrained(self, task: Task, settings: TuneSettings, seed: int) -> Network:
-        """Return a network for the weights of a finished training."""
-        trained = adapted(self.data.trained, settings.strategy, seed)
-        network = build_network(trained, task, self.data.labels, None)
-        network.token_head = None
-        return network.eval()
+    def _found(
+        self, finished: FinishedStore, task: Task, settings: TuneSettings, draw: Draw, keeps: bool
+    ) -> tuple[SeedResult, Network | None] | None:
+        """Return the result of a finished training, and its network if it is kept."""
+
+        def read(about: Mapping[str, Any], folder: Path) -> tuple[SeedResult, Network | None]:
+            result = SeedResult(
+                [Scores.of(row) for row in about["curve"]],
+                Scores.of(about["final"]),
+                config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
+                about["confusion"],
+                about["correct"],
+                finished.outputs(folder),
+            )
+            if not keeps or result.has_diverged:
+                return result, None
+            trained = adapted(self.data.trained, settings.strategy, draw.seed)
+            network = build_network(trained, task, self.data.labels, None)
+            network.token_head = None
+            load_weights(folder, network)
+            return result, network.eval()
+
+        return finished.find(draw.name, read)
+
+
+def _seed_store(trained: TrainedModel, job: TuneJob, settings: TuneSettings) -> FinishedStore:
+    """Return the finished seeds of a variant of a job."""
+    if job.seeds_folder is None:
+        return NOWHERE
+    table = config.to_table(settings) | {"parts": list(job.examples.parts)}
+    if settings.examples is None:  # the number of seeds matters where they draw examples
+        del table["seeds"]
+    return FinishedStore(job.seeds_folder, digest_of(trained, job.task, [table], job.examples))
+
+
+def _save(finished: FinishedStore, name: str, result: SeedResult, network: Network | None) -> None:
+    """Keep the result of a training, with its network if it will be saved."""
+    about = {
+        "curve": [scores.as_row() for scores in result.curve],
+        "final": result.final.as_row(),
+        "task": config.kind_table(result.task),
+        "confusion": result.confusion,
+        "correct": result.correct,
+    }
+    outputs = {} if result.outputs is None else {OUTPUTS: torch.from_numpy(result.outputs)}
+    weights = {} if network is None else stored_tensors(network)
+    finished.save(name, about, {"weights": weights, OUTPUTS: outputs})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ def task_of(name: str) -> SuiteTask:
     return next(task for task in GLUE.tasks if task.name == name)
 
 
+def read(task: SuiteTask, files: Sequence[Path]) -> tuple[Sequence[Labelled], int]:
+    examples, _ = read_examples(task, {"train": files}, 0.0)
+    return examples.train, examples.skipped
+
+
 def found(folder: Path, name: str) -> FoundFiles:
     files = find_files(task_of(name), folder)
     assert isinstance(files, FoundFiles)
@@ -57,7 +63,7 @@ def test_every_original_file_is_read_with_all_its_rows(name: str, tmp_path: Path
     write(tmp_path, name)
     task, files = task_of(name), found(tmp_path, name)
     texts = [e.text for e in reviews(40, 1)]
-    examples, skipped, _ = read_examples(task, files.train)
+    examples, skipped = read(task, files.train)
     assert skipped == 0
     quote = '"' if name == "CoLA" else ""
     assert [e.text.strip() for e in examples] == [quote + text for text in texts]
@@ -92,7 +98,7 @@ def test_cola_as_its_authors_publish_it_has_two_dev_files(tmp_path: Path) -> Non
     (place / "dev.tsv").rename(place / "in_domain_dev.tsv")
     assert find_files(task_of("CoLA"), tmp_path) == ("CoLA/out_of_domain_dev",)
     (place / "out_of_domain_dev.tsv").write_text("x\t1\t\tthe day\n", encoding="utf-8")
-    examples, _, _ = read_examples(task_of("CoLA"), found(tmp_path, "CoLA").dev["CoLA"])
+    examples, _ = read(task_of("CoLA"), found(tmp_path, "CoLA").dev["CoLA"])
     assert len(examples) == 13
     assert examples[12][:2] == ("the day", "1")
 
@@ -101,7 +107,7 @@ def test_cola_with_a_header_is_read_by_its_names(tmp_path: Path) -> None:
     (tmp_path / "CoLA").mkdir()
     file = tmp_path / "CoLA" / "train.csv"
     file.write_text('idx,sentence,label\n0,"a, day",1\n', encoding="utf-8")
-    examples, _, _ = read_examples(task_of("CoLA"), [file])
+    examples, _ = read(task_of("CoLA"), [file])
     assert [e[:2] for e in examples] == [("a, day", "1")]
 
 
@@ -114,7 +120,7 @@ def test_mrpc_as_microsoft_publishes_it_is_text_files(tmp_path: Path) -> None:
         (place / f"msr_paraphrase_{name}.txt").write_text(dev, encoding="utf-8")
     files = found(tmp_path, "MRPC")
     assert [file.name for file in files.train] == ["msr_paraphrase_train.txt"]
-    assert len(read_examples(task_of("MRPC"), files.train)[0]) == 12
+    assert len(read(task_of("MRPC"), files.train)[0]) == 12
 
 
 def test_labels_may_be_numbers_of_labels_and_none_is_minus_one(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_labels_may_be_numbers_of_labels_and_none_is_minus_one(tmp_path: Path) -
         {"premise": "g", "hypothesis": "h", "label": "-"},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    examples, skipped, _ = read_examples(task_of("MNLI"), [file])
+    examples, skipped = read(task_of("MNLI"), [file])
     assert [(e.text, e.pair, e.label) for e in examples] == [
         ("a", "b", "contradiction"),
         ("e", "f", "neutral"),
@@ -138,7 +144,7 @@ def test_rows_of_qqp_with_a_broken_line_or_an_empty_question_are_counted(tmp_pat
     file = write(tmp_path, "QQP") / "train.tsv"
     with file.open("a", encoding="utf-8") as lines:
         lines.write("9\t1\t2\tbroken\nin two\tand more\t1\n10\t1\t2\t\tempty\t0\n")
-    examples, skipped, _ = read_examples(task_of("QQP"), [file])
+    examples, skipped = read(task_of("QQP"), [file])
     assert (len(examples), skipped) == (40, 3)
 
 
@@ -168,21 +174,21 @@ def test_broken_files_are_refused_in_one_line(
     assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(UserError, match=message) as caught:
-        read_examples(task_of(name), [file])
+        read(task_of(name), [file])
     assert "\n" not in str(caught.value)
 
 
 def test_rows_without_a_label_are_counted(tmp_path: Path) -> None:
     file = write(tmp_path, "WNLI") / "train.tsv"
     file.write_text(file.read_text(encoding="utf-8").replace("\t1\n", "\t\n"), encoding="utf-8")
-    assert read_examples(task_of("WNLI"), [file])[1] == 20
+    assert read(task_of("WNLI"), [file])[1] == 20
 
 
 def test_a_quote_that_never_closes_is_refused_in_csv_alone(tmp_path: Path) -> None:
     file = tmp_path / "train.csv"
     file.write_text('sentence,label\n"a day,1\nb,0\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"train\.csv:\d: a quote begins in this row and never"):
-        read_examples(task_of("SST-2"), [file])
+        read(task_of("SST-2"), [file])
 
 
 def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
@@ -198,7 +204,7 @@ def test_a_suite_of_ones_own_is_a_file(tmp_path: Path) -> None:
     )
     (task,) = load_suite(str(tmp_path / "mine.toml")).tasks
     (tmp_path / "train.csv").write_text("comment,mood\nfine,good\n", encoding="utf-8")
-    assert read_examples(task, [tmp_path / "train.csv"])[0][0] == Labelled(
+    assert read(task, [tmp_path / "train.csv"])[0][0] == Labelled(
         "fine", "good", None, f"{tmp_path}/train.csv:2"
     )
 
@@ -240,7 +246,7 @@ def test_a_task_reads_the_formats_and_columns_of_its_kind(
     (task,) = (one for one in load_suite("early").tasks if one.name.lower() in file)
     files = find_files(task, tmp_path)
     assert isinstance(files, FoundFiles)
-    (example,), _, _ = read_examples(task, files.train)
+    (example,), _ = read(task, files.train)
     assert example.label == label
 
 
@@ -368,7 +374,7 @@ def test_a_task_without_labels_may_be_in_a_suite(tmp_path: Path) -> None:
     task = replace(
         task_of("RTE"), name="talk", task=Chat(), metrics=("tokens",), columns=columns, labels=()
     )
-    examples, skipped, _ = read_examples(task, [file])
+    examples, skipped = read(task, [file])
     assert (len(examples), skipped) == (1, 0)
 
 

@@ -25,7 +25,6 @@ from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.best import chosen_model
 from foreword.tuning.best.choosing import (
     ChosenPart,
-    TrialStore,
     fit_parts,
     settled,
     try_candidates,
@@ -38,6 +37,7 @@ from foreword.tuning.candidates.conditional_random_field import ConditionalRando
 from foreword.tuning.candidates.fine_tuned import FineTuned
 from foreword.tuning.candidates.pooled_features import PooledFeatures
 from foreword.tuning.candidates.word_counts import WordCounts
+from foreword.tuning.finished import FinishedStore
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.best import Best, suits
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
@@ -221,10 +221,11 @@ def test_a_label_of_a_single_example_is_always_learned_from(tmp_path: Path) -> N
 
 def test_a_trial_that_was_finished_is_not_repeated(tmp_path: Path) -> None:
     given = material(tmp_path, "classify", reviews(30, 1), "encoder")
-    store, candidates = TrialStore(tmp_path / "store"), [WordCounts(), PooledFeatures()]
-    first = try_candidates(given, candidates, 1e6, 1, store=store)
-    (tmp_path / "store" / "1-word_counts.safetensors").unlink()
-    again = try_candidates(given, candidates, 1e6, 1, store=store)
+    finished = FinishedStore(tmp_path / "store", "r")
+    candidates = [WordCounts(), PooledFeatures()]
+    first = try_candidates(given, candidates, 1e6, 1, finished=finished)
+    (tmp_path / "store" / "r-seed-1-word_counts" / "about.json").unlink()
+    again = try_candidates(given, candidates, 1e6, 1, finished=finished)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.outputs, other.outputs)
         assert one.weight == other.weight

@@ -49,7 +49,9 @@ class Tuner:
             raise TrainingStoppedError("not finite")
         scores = {"accuracy": score, "f1": 1 - score, "perplexity": 10 * score}
         nothing: dict[str, Any] = dict.fromkeys((f.name for f in fields(TuneResult)), ())
-        return TuneResult(**nothing | {"rows": [single("pretrained", "full", scores)]})
+        return TuneResult(
+            **nothing | {"rows": [single("pretrained", "full", scores)], "further": {}}
+        )
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,7 @@ def choose(tuner: Tuner, task: Classify | None = None, **settings: Any) -> TuneR
 
 
 def chosen(result: TuneResult) -> float:
-    assert result.rate is not None
-    return float(result.rate["chosen"])
+    return float(result.further["rate"]["chosen"])
 
 
 def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> None:
@@ -87,8 +88,7 @@ def test_trials_see_neither_the_dev_set_nor_the_examples_that_score_them() -> No
     assert (last.train, last.dev) == (everything, {e.source for e in DEV})
     assert last.settings.seeds == 3
     assert last.settings.strategy.lr == chosen(result) == 3e-4  # type: ignore[attr-defined]
-    assert result.rate is not None
-    trials = [(trial["lr"], trial["score"]) for trial in result.rate["trials"]]
+    trials = [(trial["lr"], trial["score"]) for trial in result.further["rate"]["trials"]]
     assert trials == [(1e-4, 0.6), (3e-4, 0.8), (1e-3, 0.7)]
     assert "0.0003 chosen by accuracy on 20 training examples held out" in result.notes[-1]
 

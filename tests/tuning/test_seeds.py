@@ -136,7 +136,7 @@ def test_finished_seeds_are_not_trained_again_and_the_result_is_the_same(
 @pytest.mark.product(few=1)
 @pytest.mark.parametrize(
     "changed",
-    ["settings", "train", "dev", "task", "damaged .json", "damaged /weights.safetensors"],
+    ["settings", "train", "dev", "task", "damaged /about.json", "damaged /weights.safetensors"],
 )
 def test_a_seed_of_other_settings_or_examples_or_a_damaged_one_is_trained_again(
     changed: str, trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

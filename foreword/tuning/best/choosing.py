@@ -10,30 +10,29 @@ Reference: Wolpert 1992 and Breiman 1996 for stacking with weights that are shar
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import save as dumped
+import torch
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from foreword.disk import atomic, stored
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.settings import kinds
 from foreword.tuning.best.averages import average, best_weights, comparable, temperature_of
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
+from foreword.tuning.finished import NOWHERE, OUTPUTS, FinishedStore
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Array
 
 FOLDS, FOLDS_OF_MANY, MANY = 5, 3, 1_000  # examples from which fewer folds are enough
 LEAST_WEIGHT = 0.1  # a smaller part of the average is left out
+KEPT = ("scores", "temperature", "seconds")  # of a trial, beside its outputs
 
 
 @dataclass(frozen=True)
@@ -73,38 +72,19 @@ class ChosenPart:
     temperature: float
 
 
-@dataclass(frozen=True)
-class TrialStore:
-    """The folder of finished trials: a call that was interrupted does not repeat them.
+def _find(finished: FinishedStore, candidate: Learner, name: str) -> CandidateTrial | None:
+    def read(about: Mapping[str, Any], folder: Path) -> CandidateTrial:
+        kept = {name: about[name] for name in KEPT}
+        return CandidateTrial(candidate, finished.outputs(folder), **kept)
 
-    Attributes:
-        folder: the folder, for one request alone; None to keep nothing.
-    """
+    return finished.find(name, read)
 
-    folder: Path | None = None
 
-    def find(self, learner: Learner, seed: int) -> CandidateTrial | None:
-        """Return the trial of a candidate that an earlier call finished."""
-        file = self._file(learner, seed)
-        if file is None or not file.is_file():
-            return None
-        with safe_open(file, "numpy") as tensors:
-            about, outputs = json.loads(tensors.metadata()["trial"]), tensors.get_tensor("outputs")
-        return CandidateTrial(learner, outputs, **about)
-
-    def save(self, trial: CandidateTrial, seed: int) -> None:
-        """Keep a trial."""
-        file = self._file(trial.candidate, seed)
-        if file is None or trial.outputs is None:
-            return
-        about = {name: getattr(trial, name) for name in ("scores", "temperature", "seconds")}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        outputs = {"outputs": np.ascontiguousarray(trial.outputs)}
-        atomic.write_bytes(file, dumped(outputs, {"trial": stored.to_json(about)}))
-
-    def _file(self, learner: Learner, seed: int) -> Path | None:
-        name = f"{seed}-{kinds.name_of(learner)}.safetensors"
-        return None if self.folder is None else self.folder / name
+def _save(finished: FinishedStore, trial: CandidateTrial, name: str) -> None:
+    if trial.outputs is not None:
+        outputs = torch.from_numpy(np.ascontiguousarray(trial.outputs))
+        about = {name: getattr(trial, name) for name in KEPT}
+        finished.save(name, about, {OUTPUTS: {OUTPUTS: outputs}})
 
 
 def try_candidates(
@@ -113,7 +93,7 @@ def try_candidates(
     seconds: float,
     seed: int,
     report: Callable[..., None] = lambda *_: None,
-    store: TrialStore = TrialStore(),
+    finished: FinishedStore = NOWHERE,
 ) -> list[CandidateTrial]:
     """Cross-validate each candidate, and return them with their weights in the average.
 
@@ -123,6 +103,7 @@ def try_candidates(
             examples included.
         seed: seed of the folds and of what is drawn.
         report: called with the candidates done, their number and the name of the current one.
+        finished: keeps finished trials, so that a call that was interrupted does not repeat them.
 
     Raises:
         UserError: no candidate suits the task.
@@ -132,8 +113,10 @@ def try_candidates(
     for number, candidate in enumerate(candidates):
         report(number, len(candidates), candidate.title)
         left = end - time.monotonic() if number else np.inf
-        trial = store.find(candidate, seed) or _tried(material, candidate, left, seed)
-        store.save(trial, seed)
+        name = f"seed {seed} {kinds.name_of(candidate)}"
+        if (trial := _find(finished, candidate, name)) is None:
+            trial = _tried(material, candidate, left, seed)
+            _save(finished, trial, name)
         trials.append(trial)
         # What was tried has to be fitted on all examples.
         end -= trial.seconds / _fold_count(len(material)) if not trial.why_not else 0

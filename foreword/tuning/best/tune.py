@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from scipy.special import softmax
 
 from foreword.disk import atomic, stored
 from foreword.evaluation.calibration import calibration_error
-from foreword.evaluation.margins import margins
 from foreword.runs.provenance import command
 from foreword.runs.stages import ProgressReporter
 from foreword.runs.trained_model import TrainedModel
@@ -23,7 +22,6 @@ from foreword.tuning.best import chosen_model
 from foreword.tuning.best.choosing import (
     CandidateTrial,
     ChosenPart,
-    TrialStore,
     averaged_trials,
     fit_parts,
     settled,
@@ -33,10 +31,11 @@ from foreword.tuning.best.material import Material, material_of
 from foreword.tuning.candidates._contract import Learner
 from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
+from foreword.tuning.finished import FinishedStore
 from foreword.tuning.job import TuneJob
-from foreword.tuning.result import save_network
+from foreword.tuning.result import TuneScores, as_json, save_network
 from foreword.tuning.run import baselines, counted
-from foreword.tuning.scores import MeanScore, Scores, as_gain, of_classes
+from foreword.tuning.scores import MeanScore, Scores, as_gain
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import CANDIDATES, Best
 from foreword.tuning.trainings import calibration
@@ -72,17 +71,18 @@ def tune_best(trained: TrainedModel, job: TuneJob, display: ProgressReporter) ->
     extra = {name: whole.of(LabelledTexts.of(e)) for name, e in job.examples.extra.items()}
     assert all(part.judged is not None for part in (dev, *extra.values()))  # all labels are known
     assert job.seeds_folder is not None
-    trial_store = TrialStore(job.seeds_folder / job.request(trained))
+    finished = FinishedStore(job.seeds_folder, job.request(trained))
     runs: list[_Run] = []
     for seed, numbers in enumerate(drawn.numbers, 1):
         material = whole.part(numbers)
         seconds = strategy.minutes * 60 / settings.seeds
         report = display.stage("choosing" if settings.seeds == 1 else f"choosing, seed {seed}")
-        trials = try_candidates(material, candidates, seconds, seed, report, trial_store)
+        trials = try_candidates(material, candidates, seconds, seed, report, finished)
         parts = fit_parts(material, trials, seed, display.stage("fitting what was chosen"))
         counting = _counting(material, trials, parts, seed)
         runs.append(_Run(material, trials, parts, counting, dev, extra))
-    content = _content(trained, job, drawn, dev, runs)
+    scores = _scores(trained, job, drawn, dev, runs)
+    content = as_json(scores, job.name, command()) | {"request": job.request(trained)}
     with atomic.guarded(trained.run):
         _save(job.folder, runs[0], job.examples.tuned_on, content)
         stored.write(job.evaluation, content)
@@ -97,6 +97,11 @@ def _save(folder: Path, run: _Run, tuned_on: TunedOn, content: Mapping[str, Any]
         save_network(fitted.result, folder, tuned_on, content)
     else:
         chosen_model.save(folder, run.material, run.parts, tuned_on, content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChosenScores(TuneScores):
+    """The scores of strategy `best`, with the `candidates` that were tried for the first seed."""
 
 
 class _Run:
@@ -146,10 +151,10 @@ def _counting(
     return known or ChosenPart(name, best.candidate.fit(material, seed), 0.0, best.temperature)
 
 
-def _content(
+def _scores(
     trained: TrainedModel, job: TuneJob, drawn: DrawnExamples, dev: Material, runs: Sequence[_Run]
-) -> dict[str, Any]:
-    """Return the scores as in their file; see `foreword.tuning.result.as_json`."""
+) -> _ChosenScores:
+    """Return what the runs' choices score together, and what the first one's was."""
     settings, first = job.variants[0], runs[0]
     are_named = getattr(settings.strategy, "candidates", CANDIDATES) != CANDIDATES
     task = first.material.task
@@ -170,42 +175,33 @@ def _content(
         known = [of_run for of_run in answers if of_run is not None]
         correct |= {row.strategy: np.stack(known)} if known else {}
     untrained, known_of = baselines(task, {"": [(first.material.judged, dev.judged)]}, dev.labels)
-    rows, correct = [*rows, *untrained], correct | known_of
-    of_task = config.kind_table(task)
     read = [first.material.encoded, dev.encoded]
     counts, warning = counted(trained, job, drawn, dev.template, read)
-    confusion = task.judge.confusion(first.answers[NAME], dev.judged)
-    return {
-        "name": job.name,
-        "title": f"Fine-tuning: {of_task['kind']}, {job.name}",
-        "task": of_task["kind"],
-        "rows": [row.as_row() for row in rows],
-        "candidates": [
-            {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
-            | (
-                {"left_out": trial.why_not}
-                if trial.outputs is None
-                else {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
-            )
-            for trial in first.trials
-            if are_named or not trial.candidate.misplaced(first.material)
-        ],
-        "command": command(),
-        "settings": {
-            "task": of_task,
+    candidates = [
+        {"name": kinds.name_of(trial.candidate), "title": trial.candidate.title}
+        | (
+            {"left_out": trial.why_not}
+            if trial.outputs is None
+            else {"weight": trial.weight, "seconds": trial.seconds, **trial.scores}
+        )
+        for trial in first.trials
+        if are_named or not trial.candidate.misplaced(first.material)
+    ]
+    return _ChosenScores(
+        labels=dev.labels,
+        max_tokens=dev.template.length,
+        rows=[*rows, *untrained],
+        settings={
+            "task": config.kind_table(task),
             **config.to_table(settings),
             "data": dict(job.examples.about or {}),
         },
-        "examples": counts,
-        "max_tokens": dev.template.length,
-        "labels": dev.labels,
-        **of_classes(dev.labels, confusion),
-        **_calibration(first, dev),
-        "margins": margins(correct),
-        "epochs": [],
-        "notes": [*filter(None, [warning]), *_notes(first), *job.examples.notes],
-        "request": job.request(trained),
-    }
+        examples=counts,
+        notes=(*filter(None, [warning]), *_notes(first), *job.examples.notes),
+        confusion=task.judge.confusion(first.answers[NAME], dev.judged),
+        correct=correct | known_of,
+        further={"candidates": candidates, **_calibration(first, dev)},
+    )
 
 
 def _notes(run: _Run) -> list[str]:
