@@ -13,17 +13,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foreword.atlas.merged import Atlas
 from foreword.atlas.verdict import MISSING, Decision, verdict
 from foreword.comparison.claim import Claim, ClaimTerm
+from foreword.comparison.margins import PRETRAINED
 from foreword.comparison.results import LOSSES, NUMBERS, TuningScore, values_of
 from foreword.comparison.run import RESULTS
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.runs.provenance import make_provenance
+from foreword.scaling.runs import has_begun
 from foreword.settings import config
 
 FILE = "claims.json"
+UNTRAINED = ("reach",)  # metrics of what a network can do, whatever it has learned
+READ_OFTEN = 4.0  # epochs, beyond which a high loss may be one of too many
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,25 @@ class Findings:
         runs = [run for run in self.runs if run["cell"] == term.cell]
         return term.measure in LOSSES and any(run.get("is_bound") for run in runs)
 
+    def not_begun(self, term: ClaimTerm) -> str:
+        """Return in words that the cell of a term has not begun, where its quality is measured.
+
+        "" if it has, if no loss of token frequencies compares with its own, or if it has read its
+        text so often that its loss may have risen above them again.
+        """
+        own = [run for run in self.runs if run["cell"] == term.cell]
+        runs = [run for run in own if None not in (run.get("unigram"), run.get("token_loss"))]
+        is_quality = term.measure not in NUMBERS or term.measure in LOSSES
+        is_quality &= self.metrics.get(term.measure) not in UNTRAINED
+        if not (runs and is_quality and term.start == PRETRAINED):
+            return ""
+        loss, frequencies = (
+            np.mean([run[key] for run in runs]) for key in ("token_loss", "unigram")
+        )
+        if has_begun(loss, frequencies) or max(run["epochs"] or 0 for run in runs) > READ_OFTEN:
+            return ""
+        return f"{term.cell} has not begun ({loss:.2f} nats, token frequencies {frequencies:.2f})"
+
     def verdicts(self) -> dict[str, Decision]:
         """Return the verdict on each claim; none on one that sets bounds against exact losses."""
         decisions = dict[str, Decision]()
@@ -104,7 +129,8 @@ class Findings:
             if bounds and not all(map(self.is_bound, terms)):
                 decisions[name] = Decision(MISSING, bounds=bounds)
             else:
-                decisions[name] = verdict(one.claim, self.values)
+                not_begun = dict.fromkeys(filter(None, map(self.not_begun, terms)))
+                decisions[name] = verdict(one.claim, self.values, tuple(not_begun))
         return decisions
 
 

@@ -106,6 +106,8 @@ class CellRow:
         loss: held-out loss in nats per prediction; nan without one.
         bits_per_byte: nan if it does not predict all of a text.
         is_bound: whether the losses are upper bounds.
+        unigram: the loss of token frequencies on what it predicts; nan where none compares.
+        epochs: how often a training read its text; nan if unknown.
         run: as of `ClaimRow`.
     """
 
@@ -118,6 +120,8 @@ class CellRow:
     loss: float
     bits_per_byte: float
     is_bound: bool
+    unigram: float
+    epochs: float
     run: str
 
 
@@ -218,6 +222,8 @@ def _power(claim: Claim, one: Decision) -> str:
     """Return what could show a claim, in words."""
     if one.bounds:
         return f"exact losses; of {', '.join(one.bounds)} only upper bounds are known"
+    if one.not_begun:
+        return f"{'; '.join(one.not_begun)}: a larger budget"
     if one.verdict == MISSING:
         return f"two seeds or more of: {', '.join(one.missing)}"
     far = f"a factor of {one.shows:.3f}" if claim.is_factor else f"{figure(one.shows)}"
@@ -240,6 +246,8 @@ def _cells(found: Findings, run: str) -> Iterable[CellRow]:
                 loss=_mean(one["heldout_loss"] for one in runs),
                 bits_per_byte=_mean(one["bits_per_byte"] for one in runs),
                 is_bound=any(one.get("is_bound") for one in runs),
+                unigram=_mean(one.get("unigram") for one in runs),
+                epochs=_mean(one.get("epochs") for one in runs),
                 run=run,
             )
 

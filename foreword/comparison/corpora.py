@@ -1,6 +1,7 @@
 """Tokenizers and token shards, each made once and shared by the cells with equal settings.
 
 folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/   validation-.../
+         frequencies-OBJECTIVE.json: the loss of the frequencies of what it predicts
 
 Of a mixture there are shards of each source, and one tokenizer for the sources of all cells, of
 which it sees the same amount each: so their losses on a text are comparable, and a cell with other
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from foreword.comparison.keys import ShardsKey, TokenizerKey
+from foreword.comparison.keys import FrequenciesKey, ShardsKey, TokenizerKey
 from foreword.data.fingerprint import digest, fingerprint_text
 from foreword.data.holdout import SplitFiles
 from foreword.data.learning import train_on_sources, train_tokenizer
@@ -23,6 +24,7 @@ from foreword.data.text_files import ReadSettings
 from foreword.data.validation import split_validation
 from foreword.data.write_shards import prepare
 from foreword.disk import store, stored
+from foreword.evaluation.baselines import unigram_loss
 from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
 from foreword.runs.sources import given_tokenizer
@@ -107,6 +109,19 @@ class Corpora:
     def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
         """Return the tokenizer of the recipe's token shards."""
         return Tokenizer.load(self.shards_for(recipe).tokenizer)
+
+    def unigram_loss(self, recipe: Recipe) -> float | None:
+        """Return the loss of token frequencies on a recipe's predictions; None without one."""
+        shards, rows = self.shards_for(recipe), recipe.train.heldout_rows
+        of = recipe.objective, recipe.layout, recipe.packing
+        key = FrequenciesKey(shards.fingerprint, rows, *of)
+        if (file := store.find(self._folder, key)) is None:
+            watch, vocab = self._stage("counting tokens"), self.tokenizer_for(recipe).vocab
+            found = {"loss": unigram_loss(recipe, vocab, shards, watch)}
+            name = f"frequencies-{kinds.name_of(recipe.objective)}"
+            file = store.publish(self._folder, name, key, found)
+        loss: float | None = stored.read(file)["loss"]
+        return loss
 
     def _shards_of(self, recipe: Recipe, texts: Sequence[str], name: str = "") -> PreparedText:
         """Return the token shards of some texts, whose files' names end in `name`."""

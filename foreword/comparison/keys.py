@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from foreword.comparison.grid import GridTask
+from foreword.data.packing._contract import Packing
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
+from foreword.layouts._contract import Layout
+from foreword.objectives._contract import Objective
 from foreword.probes._contract import Probe
 from foreword.runs.recipe import Recipe
 from foreword.settings.kinds import part
@@ -69,6 +72,18 @@ class LossKey:
     """The key of a loss on held-out text: the fingerprint of its shards."""
 
     heldout_of: str
+
+
+@dataclass(frozen=True)
+class FrequenciesKey:
+    """The key of the loss of token frequencies: the shards, held-out rows, and what is predicted
+    of them."""
+
+    data: str
+    rows: int
+    objective: Objective = part("objectives")
+    layout: Layout = part("layouts")
+    packing: Packing = part("data/packing", "documents")
 
 
 Key = TuningKey | ProbeKey | LossKey

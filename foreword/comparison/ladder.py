@@ -21,7 +21,7 @@ from foreword.comparison.margins import PRETRAINED
 from foreword.comparison.results import Results, RunResult
 from foreword.comparison.sweep import SEED
 from foreword.data.fingerprint import digest
-from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
+from foreword.data.prepared_text import TRAIN
 from foreword.disk import atomic
 from foreword.errors import UserError
 from foreword.formatting import power
@@ -42,7 +42,6 @@ NEEDED = (
     *("size", "width", "layers", "budget", "lr", "settings", "seed"),
     *("parameters", "tokens", "flops", "loss"),
 )
-COUNTED = 10_000_000  # tokens, for the frequencies
 # Settings that say where and how often, not what is learned.
 MACHINE = {"micro_batch", "threads", "precision", "device", "compile", "evaluations"}
 MACHINE |= {"checkpoints", "kept_checkpoints", "heldout_rows", "max_nonfinite_steps"}
@@ -190,7 +189,11 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
         parts = count_parameters(recipe, comparison.corpora.tokenizer_for(recipe).vocab)
         in_bytes = run.bits_per_byte is not None
         text = comparison.corpora.shards_for(recipe)
-        score = {"score": _score(results, run)} if comparison.grid.measures else {}
+        more = {"score": _score(results, run)} if comparison.grid.measures else {}
+        if run.unigram is not None and run.heldout_loss:
+            # In the unit of the loss, which is in proportion.
+            share = run.bits_per_byte / run.heldout_loss if run.bits_per_byte else 1.0
+            more["unigram"] = round(run.unigram * share, 4)
         rows.append(
             {
                 "family": family,
@@ -205,7 +208,6 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "budget": recipe.train.flops,
                 "lr": recipe.optimizer.lr,
                 "loss": run.bits_per_byte if in_bytes else run.heldout_loss,
-                "unigram": round(unigram_loss(text, in_bytes), 4),
                 "unit": ("bits per byte" if in_bytes else "nats per prediction")
                 + run.is_bound * ", at most",
                 "seed": run.seed,
@@ -213,7 +215,7 @@ def rows_of(results: Results, family: str, known: Sequence[Row] = ()) -> list[di
                 "seconds": round(run.seconds, 1),
                 "vocabulary": recipe.tokenizer.vocab,
                 "settings": settings_key(recipe),
-                **score,
+                **more,
             }
         )
     here = {_run_key(row) for row in rows}
@@ -308,20 +310,6 @@ def _constant_losses(run: Path, losses: str) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def unigram_loss(text: PreparedText, in_bytes: bool) -> float:
-    """Return the loss of predicting each held-out token by its frequency in the training text.
-
-    Args:
-        text: the text.
-        in_bytes: whether in bits per byte, or else in nats per token.
-    """
-    tokens, heldout = text.train.tokens[:COUNTED], text.heldout.tokens[:COUNTED]
-    counts = np.bincount(tokens, minlength=int(max(tokens.max(), heldout.max())) + 1) + 1.0
-    nats = float(-np.log(counts / counts.sum())[heldout].mean())
-    held = text.counts[HELDOUT]
-    return nats * held.tokens / held.bytes / math.log(2) if in_bytes else nats
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:

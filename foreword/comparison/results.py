@@ -97,6 +97,10 @@ class RunResult:
         curve: (amount spent, held-out loss) at each evaluation; see `Axis`.
         samples: samples at the end, `{"prompt": ..., "text": ...}` each.
         is_bound: whether loss, perplexity and bits per byte are upper bounds of the text's own.
+        token_loss: the part of the held-out loss that predicts tokens; all of it but of a sum.
+        unigram: that of predicting each of them by its frequency; None where none compares, see
+            `baselines.unigram_loss`.
+        epochs: how often the training text was read.
     """
 
     cell: str
@@ -116,6 +120,9 @@ class RunResult:
     curve: tuple[tuple[float, float], ...]
     samples: tuple[dict[str, str], ...]
     is_bound: bool = False
+    token_loss: float | None = None
+    unigram: float | None = None
+    epochs: float | None = None
 
 
 NUMBERS = (
@@ -358,15 +365,13 @@ def gather(comparison: Comparison) -> Results:
     answers: list[CorrectAnswers] = []
     batches: dict[tuple[str, str], Array] = {}
     dev: dict[str, int] = {}
-    assert comparison.grid.budget is not None
     for job in comparison.jobs():
         if job.planned is not None:
             continue
         if job.is_pretraining:
             run = comparison.run_folder(job.cell, job.seed)
             if run is not None and comparison.seconds_taken(job) is not None:
-                memory = comparison.memory_of(job.cell)
-                runs.append(_run_result(job, run, AXES[comparison.grid.budget.unit], memory))
+                runs.append(_run_result(comparison, job, run))
                 if job.seed == 1 and (run / BATCHES).is_file():
                     batches[job.cell.name, ""] = np.array(stored.read(run / BATCHES)["batches"])
             continue
@@ -397,8 +402,10 @@ def gather(comparison: Comparison) -> Results:
     return Results(comparison, runs, scores, dev, trials, answers, batches)
 
 
-def _run_result(job: Job, run: Path, axis: Axis, memory: int) -> RunResult:
+def _run_result(comparison: Comparison, job: Job, run: Path) -> RunResult:
     """Read the result of a finished run from its newest checkpoint and its log."""
+    assert comparison.grid.budget is not None
+    axis = AXES[comparison.grid.budget.unit]
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
@@ -410,14 +417,17 @@ def _run_result(job: Job, run: Path, axis: Axis, memory: int) -> RunResult:
     heldout = records["heldout"]
     last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
     predicts_all = last["bits_per_byte"] is not None
+    component = comparison.recipes[job.cell.name, job.seed].objective.predicts.component
+    state = read_state(run)
+    text = state.get("data", {}).get("counts", {}).get("train", {}).get("tokens")
     files = [file for file in folder.iterdir() if not checkpoint.is_training_state(file.name)]
     return RunResult(
         cell=job.cell.name,
         seed=job.seed,
         run=str(run),
-        parameters=read_state(run)["parameters"],
+        parameters=state["parameters"],
         bytes=sum(file.stat().st_size for file in files),
-        memory=memory,
+        memory=comparison.memory_of(job.cell),
         steps=spent["steps"],
         tokens=spent["tokens"],
         flops=spent["flops"],
@@ -429,6 +439,9 @@ def _run_result(job: Job, run: Path, axis: Axis, memory: int) -> RunResult:
         curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
         samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
         is_bound=bool(last.get("is_bound")),
+        token_loss=last.get(component or "loss"),
+        unigram=comparison.unigram_of(job.cell) if heldout else None,
+        epochs=spent["tokens"] / text if text else None,
     )
 
 

@@ -103,7 +103,8 @@ class Comparison:
         self.corpora = Corpora(grid.data, out / "data", progress.stage, grid.heldout, read, sources)
         self.trials = Trials(grid, out / "sweeps", self.corpora)
         self.failures: list[Failure] = []
-        self._memory: dict[str, int] = {}  # by the name of the cell
+        self._memory: dict[str, int] = {}  # by the name of the cell; so is:
+        self._unigram: dict[str, float | None] = {}
 
     def tasks_of(self, cell: Cell) -> tuple[GridTask, ...]:
         """Return the tasks that a cell is fine-tuned on; a count-based one has no weights to."""
@@ -118,6 +119,12 @@ class Comparison:
             components = least_memory(recipe, self.corpora.tokenizer_for(recipe).vocab)
             self._memory[cell.name] = sum(components.values())
         return self._memory[cell.name]
+
+    def unigram_of(self, cell: Cell) -> float | None:
+        """Return the loss of token frequencies on a cell's predictions; None without one."""
+        if cell.name not in self._unigram:
+            self._unigram[cell.name] = self.corpora.unigram_loss(self.recipes[cell.name, 1])
+        return self._unigram[cell.name]
 
     def jobs(self) -> list[Job]:
         """Return all jobs in order; each cell is measured right after its pretraining."""

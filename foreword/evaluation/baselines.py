@@ -18,7 +18,6 @@ from foreword.data.shards import Shards
 from foreword.ngrams.texts import NgramTexts
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, training_feed
-from foreword.runs.trained_model import TrainedModel
 from foreword.types import Array, Backward, Batch, Vocab
 
 MAX_COUNTED = 50_000_000  # tokens of training text read; less than a minute
@@ -109,8 +108,33 @@ def prediction_name(recipe: Recipe) -> str:
     return "masked token" if is_masked else "predicted token"
 
 
+def unigram_loss(
+    recipe: Recipe, vocab: Vocab, prepared: PreparedText, watch: Callable[[float, float], None]
+) -> float | None:
+    """Return the loss of token frequencies on what a recipe's held-out loss is measured on.
+
+    None of a model that is itself a table of counts or word vectors, of an objective that predicts
+    no tokens or that tells replaced ones too (ELECTRA), and of a mixture, whose loss is a mean over
+    sources.
+
+    Args:
+        recipe: the recipe.
+        vocab: the vocabulary of the text's tokenizer.
+        prepared: the text.
+        watch: as in `of_counts`.
+    """
+    predicts = recipe.objective.predicts
+    compares = predicts.tokens and not predicts.replacements and not prepared.sources
+    if recipe.model.trains_offline or not compares:
+        return None
+    rows = recipe.train.heldout_rows
+    found = of_counts(recipe, vocab, prepared, rows, 0, watch, with_bigrams=False)
+    return found[0].loss if found else None
+
+
 def of_counts(
-    prompted: TrainedModel,
+    recipe: Recipe,
+    vocab: Vocab,
     prepared: PreparedText,
     rows: int,
     streams: int,
@@ -121,7 +145,8 @@ def of_counts(
     """Return the losses of counts of the training text on the predictions of `measure`.
 
     Args:
-        prompted: the model.
+        recipe: that of the model.
+        vocab: its tokenizer's vocabulary.
         prepared: its text.
         rows: the maximum number of held-out rows, as the model's loss was measured.
         streams: as in `measure`.
@@ -129,7 +154,6 @@ def of_counts(
         with_bigrams: whether each token is predicted given the one before it, so that bigrams
             compare.
     """
-    recipe, vocab = prompted.recipe, prompted.vocab
     train = _training_pairs(recipe, prepared.train, vocab, with_bigrams)
     counts = _count(train, vocab, with_bigrams, watch, prepared.train.tokens_total)
     if not counts or not counts[0].tokens:

@@ -117,9 +117,8 @@ def on_prepared(
         # left neighbour.
         predicts_all = losses[0].bits_per_byte is not None and not losses[0].is_bound
         watch = stage("counting tokens to compare with")
-        counts = baselines.of_counts(
-            prompted, prepared, rows, streams, watch, with_bigrams=predicts_all
-        )
+        of = prompted.recipe, prompted.vocab, prepared
+        counts = baselines.of_counts(*of, rows, streams, watch, with_bigrams=predicts_all)
         losses += _token_loss(prompted, losses[0], counts)
         for baseline in counts:
             bits = bits_per_byte(baseline.loss, per_token) if predicts_all else None

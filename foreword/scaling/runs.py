@@ -140,6 +140,11 @@ class Runs:
         return math.sqrt(squares / float(np.maximum(counts - 1, 0).sum()))
 
 
+def has_begun(loss: Array, unigram: Array) -> Array:
+    """Return whether losses have come 3 % below that of token frequencies, elementwise."""
+    return np.asarray(loss < PLATEAU * unigram)
+
+
 def read_runs(source: Any, columns: RunColumns | None = None) -> list[Runs]:
     """Return the runs of each family of a table.
 
@@ -280,7 +285,7 @@ def _family(
     """Return the runs of a family, checked."""
     arrays = {key: np.array(of) for key, of in values.items() if key in (*NUMBERS, SCORE)}
     if (unigram := arrays.pop("unigram", None)) is not None:
-        is_learned = arrays["loss"] < PLATEAU * unigram
+        is_learned = has_begun(arrays["loss"], unigram)
         if left := int((~is_learned).sum()):
             kept = np.flatnonzero(is_learned)
             line = f"left out: {left} runs that have learned little but the frequency of tokens"

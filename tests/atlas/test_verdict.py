@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from foreword.atlas.verdict import (
     verdict,
 )
 from foreword.comparison.claim import Claim, ClaimTerm
+from foreword.comparison.margins import PRETRAINED, SCRATCH
+from foreword.comparison.results import TuningScore
 from foreword.evaluation.statistics import holm
 
 A, B, C = [1.0, 1.1, 1.2], [0.5, 0.6, 0.7], [0.9, 1.3, 1.1]
@@ -156,3 +159,76 @@ def test_bounds_are_not_set_against_exact_losses(measure: str, bounds: tuple[str
     assert shown.count("at most") == (len(bounds) if measure == "bits_per_byte" else 0)
     if is_mixed:
         assert rows._power(tested, decision).startswith("exact losses; of a only upper bounds")
+
+
+ENDS = {"a": 5.0, "b": 7.02}  # nats, of which token frequencies have 7.05
+
+
+def found_of(tested: Claim, epochs: float | None = 1.0, **more: Any) -> Findings:
+    """Return made-up results of cells a and b, of which b ends at the loss of frequencies."""
+    runs = tuple(
+        {"cell": cell, "token_loss": ENDS[cell] + seed / 1000, "unigram": 7.05, "epochs": epochs}
+        | dict.fromkeys(("heldout_loss", "tokens_per_second"), seed + ENDS[cell])
+        | more
+        for cell in ENDS
+        for seed in range(3)
+    )
+    scores = tuple(
+        TuningScore(cell, seed, measure, start, 0, {metric: ENDS[cell] + seed / 100})
+        for cell in ENDS
+        for seed in range(1, 4)
+        for measure, metric in (("tagging", "accuracy"), ("gradient reach", "reach"))
+        for start in (PRETRAINED, SCRATCH)
+    )
+    record = Record(1.0, None, (), {"c": Recorded(tested, "2026", True)})
+    return Findings(record, runs, scores, {"tagging": "accuracy", "gradient reach": "reach"}, {})
+
+
+def less(measure: str, *, start: str = PRETRAINED) -> Claim:
+    """Return the claim that b has more of a measure than a by far, less than which is nothing."""
+    higher = (ClaimTerm("b", start=start),)
+    return Claim("One is better", "a lecture", measure, higher=higher, lower=("a",), by=-30.0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "more", "is_judged"),
+    [
+        ("heldout_loss", {}, True),
+        ("tagging", {}, True),
+        ("heldout_loss", {"token_loss": 6.85}, True),
+        ("heldout_loss", {"token_loss": 6.83}, False),  # 3 % below
+        ("heldout_loss", {"token_loss": 9.0}, True),
+        ("heldout_loss", {"epochs": None}, True),
+        ("heldout_loss", {"epochs": 4.0}, True),
+        ("heldout_loss", {"epochs": 20.0, "token_loss": 9.0}, False),  # spoiled
+        ("heldout_loss", {"unigram": None}, False),  # ELECTRA, n-grams
+        ("heldout_loss", {"token_loss": None}, False),  # not a number
+        ("tokens_per_second", {}, False),
+        ("gradient reach", {}, False),
+    ],
+)
+def test_a_cell_at_the_loss_of_frequencies_shows_nothing_of_quality(
+    measure: str, more: dict[str, Any], is_judged: bool
+) -> None:
+    decision = found_of(less(measure), **more).verdicts()["c"]
+    assert decision.verdict == (NOT_SHOWN if is_judged else HOLDS)
+    assert bool(decision.not_begun) == is_judged
+    assert decision.low > -30.0  # whatever the interval says
+
+
+def test_the_table_says_which_cell_has_not_begun_and_by_what() -> None:
+    tested = less("tagging")
+    decision = found_of(tested).verdicts()["c"]
+    assert rows._power(tested, decision) == (
+        "b has not begun (7.02 nats, token frequencies 7.05): a larger budget"
+    )
+    # Random weights have not begun by design; of a cell that is missing nothing is known.
+    assert found_of(less("tagging", start=SCRATCH)).verdicts()["c"].verdict == HOLDS
+    missing = replace(tested, lower=("another",))
+    assert found_of(missing).verdicts()["c"] == Decision(MISSING, missing=("another",))
+
+
+def test_results_from_before_frequencies_were_kept_are_decided_by_their_interval() -> None:
+    found = found_of(less("heldout_loss"))
+    old = tuple({"cell": run["cell"], "heldout_loss": run["heldout_loss"]} for run in found.runs)
+    assert replace(found, runs=old).verdicts()["c"].verdict == HOLDS

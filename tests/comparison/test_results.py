@@ -23,10 +23,12 @@ from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables, write
 from foreword.disk import stored
 from foreword.errors import UserError
+from foreword.evaluation.heldout import on_prepared
 from foreword.evaluation.margins import margin
 from foreword.evaluation.statistics import half_width_of_share, interval
 from foreword.reports.comparison import write_comparison
 from foreword.runs.run import train_run
+from foreword.runs.run_folder import open_run
 from tests.comparison import grids
 
 VALUES = [0.61, 0.58, 0.66, 0.6]
@@ -110,6 +112,35 @@ def test_a_run_that_has_lost_its_log_is_named(folder: Path, out: Path) -> None:
     (out / "runs" / "masked-1" / "metrics.jsonl").unlink()
     with pytest.raises(UserError, match=r"metrics\.jsonl: is missing or empty; delete .* to"):
         gather(grids.compare(folder, out))
+
+
+def test_each_run_has_the_loss_of_the_frequencies_of_what_it_predicts(
+    folder: Path, tmp_path: Path
+) -> None:
+    spans = {**grids.MASKED, "label": "spans", "set": {"objective": {"kind": "span_masked"}}}
+    counted = {"label": "counts", "recipe": "ngram_tiny"}
+    cells, read = [grids.MASKED, grids.CAUSAL, spans, counted], grids.Quiet()
+    comparison = grids.compare(folder, tmp_path, read, cells=cells, tasks=None)
+    of = {one.cell: one for one in gather(comparison).runs}
+    for name, one in of.items():
+        if name == "counts":
+            assert (one.token_loss, one.unigram) == (one.heldout_loss, None)
+            assert one.epochs == pytest.approx(1.0, abs=0.1)
+            continue
+        recipe = comparison.recipes[name, 1]
+        text = comparison.corpora.shards_for(recipe)
+        beside = on_prepared(open_run(Path(one.run)), text, recipe.train.heldout_rows)[-1]
+        assert one.unigram == pytest.approx(beside.loss, abs=0.05)
+        assert one.epochs == one.tokens / text.counts["train"].tokens
+    # Of a sum, the part that predicts tokens.
+    assert of["masked"].token_loss == of["masked"].heldout_loss
+    assert of["spans"].token_loss != of["spans"].heldout_loss
+    # They are counted once, and not again in the next call.
+    assert "counting tokens" in read.notes
+    again = grids.Quiet()
+    same = gather(grids.compare(folder, tmp_path, again, cells=cells, tasks=None))
+    assert "counting tokens" not in again.notes
+    assert [one.unigram for one in same.runs] == [one.unigram for one in of.values()]
 
 
 @pytest.mark.full

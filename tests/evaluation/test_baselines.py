@@ -12,7 +12,7 @@ from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
-from foreword.evaluation.baselines import BigramCounts, prediction_name
+from foreword.evaluation.baselines import BigramCounts, prediction_name, unigram_loss
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.objectives.sentence_order import SentenceOrder
@@ -95,6 +95,20 @@ def test_unigrams_are_scored_on_the_tokens_that_the_model_predicts(
     shares = np.bincount(tokens) / len(tokens)
     own = -np.log(shares[tokens]).mean()
     assert own <= unigram.loss < own + 0.3
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder", "encoder_decoder", "xlnet"])
+def test_the_loss_of_frequencies_alone_is_that_beside_a_model(family: str, make: Made) -> None:
+    prompted, prepared = make(family)
+    beside = heldout.on_prepared(prompted, prepared, prompted.recipe.train.heldout_rows)[-1]
+    of = prompted.recipe, prompted.vocab, prepared
+    assert unigram_loss(*of, lambda *_: None) == pytest.approx(beside.loss, abs=0.05)
+
+
+@pytest.mark.parametrize("replacements", ["generator", "uniform"])
+def test_frequencies_say_nothing_of_electra(replacements: str, make: Made) -> None:
+    prompted, prepared = make("encoder", objective=ReplacedToken(replacements=replacements))
+    assert unigram_loss(prompted.recipe, prompted.vocab, prepared, lambda *_: None) is None
 
 
 def test_all_tokens_of_the_text_are_all_predictions_of_a_causal_model(make: Made) -> None:
