@@ -11,6 +11,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,10 @@ class CellRow:
         loss: held-out loss in nats per prediction; nan without one.
         bits_per_byte: nan if it does not predict all of a text.
         is_bound: whether the losses are upper bounds.
-        unigram: the loss of token frequencies on what it predicts; nan where none compares.
-        epochs: how often a training read its text; nan if unknown.
         run: as of `ClaimRow`.
+        unigram: the loss of token frequencies on what it predicts; nan where none compares, and of
+            pages that did not have it yet; so is epochs.
+        epochs: how often a training read its text.
     """
 
     cell: str
@@ -120,9 +122,9 @@ class CellRow:
     loss: float
     bits_per_byte: float
     is_bound: bool
-    unigram: float
-    epochs: float
     run: str
+    unigram: float = math.nan
+    epochs: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -246,9 +248,9 @@ def _cells(found: Findings, run: str) -> Iterable[CellRow]:
                 loss=_mean(one["heldout_loss"] for one in runs),
                 bits_per_byte=_mean(one["bits_per_byte"] for one in runs),
                 is_bound=any(one.get("is_bound") for one in runs),
+                run=run,
                 unigram=_mean(one.get("unigram") for one in runs),
                 epochs=_mean(one.get("epochs") for one in runs),
-                run=run,
             )
 
 
@@ -326,8 +328,9 @@ def _lines(file: Path) -> list[dict[str, str]]:
 
 
 def _parsed(kind: type, line: Mapping[str, str], file: Path) -> Any:
+    known = [one for one in fields(kind) if one.name in line or one.default is NO_DEFAULT]
     try:
-        return kind(**{one.name: PARSE[str(one.type)](line[one.name]) for one in fields(kind)})
+        return kind(**{one.name: PARSE[str(one.type)](line[one.name]) for one in known})
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{file}: its verdicts cannot be kept, since this version did not write it; move it "

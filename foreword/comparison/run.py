@@ -123,7 +123,8 @@ class Comparison:
     def unigram_of(self, cell: Cell) -> float | None:
         """Return the loss of token frequencies on a cell's predictions; None without one."""
         if cell.name not in self._unigram:
-            self._unigram[cell.name] = self.corpora.unigram_loss(self.recipes[cell.name, 1])
+            recipe = self.recipe(cell, 1) or self.recipes[cell.name, 1]
+            self._unigram[cell.name] = self.corpora.unigram_loss(recipe)
         return self._unigram[cell.name]
 
     def jobs(self) -> list[Job]:

@@ -196,6 +196,11 @@ def test_a_page_keeps_verdicts_whose_results_are_elsewhere(claims: Path, tmp_pat
     stored.write(other / "claims.json", {**recorded, "where": "on a GPU"})
     again = {row.claim: row.run for row in foreword.claims.table(other, to=page).rows}
     assert again == dict.fromkeys(("first", "second"), rows["second"].run)
+    # A page from before cells had all of today's columns.
+    old = [line.rsplit(",", 2)[0] for line in written]
+    (page / "claims_cells.csv").write_text("\n".join(old), encoding="utf-8")
+    kept = {row.claim for row in foreword.claims.table(other, to=page).rows}
+    assert kept == {"first", "second"}
     (page / "claims.csv").write_text("claim,verdict\nthird,holds\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"claims\.csv: its verdicts cannot be kept"):
         foreword.claims.table(other, to=page)
