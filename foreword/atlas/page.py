@@ -85,9 +85,10 @@ def _markdown(rows: PageRows, left_out: Mapping[str, str]) -> str:
         "is not shown if it includes it: then the table says how far from it the number would have "
         "to be to be told from it in 8 of 10 cases, and how many seeds would tell one as far from "
         "it as this one is (at most 100). Nor is a claim on quality shown while the loss of one of "
-        "its cells is not 3 % below that of token frequencies; cells without such a number are not "
-        f"judged so. p is corrected for {corrections} claims (Holm). All is "
-        "of models this small, after budgets this small, on this text.",
+        "its cells (of a sum, the part that predicts tokens) is not 3 % below that of token "
+        "frequencies; cells without that number are not judged so. p is corrected for "
+        f"{corrections} claims (Holm). All is of models this small, after budgets this small, on "
+        "this text.",
         "Intervals leave out the variation between examples of a task or probe.",
     ]
     if late:
