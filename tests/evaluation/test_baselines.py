@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
 from foreword.evaluation.baselines import BigramCounts, prediction_name
+from foreword.objectives.causal import Causal
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.objectives.sentence_order import SentenceOrder
@@ -106,6 +108,13 @@ def test_all_tokens_of_the_text_are_all_predictions_of_a_causal_model(make: Made
     tokens = np.asarray(prepared.heldout.tokens, dtype=np.int64)
     assert unigram.loss == pytest.approx(counts.unigram_nats(tokens).mean(), abs=0.2)
     assert unigram.bits_per_byte is not None
+
+
+def test_pairs_are_counted_in_the_text_as_it_is_where_training_masks_inputs(make: Made) -> None:
+    prompted, prepared = make("decoder")
+    recipe = dataclasses.replace(prompted.recipe, objective=Causal(masked_inputs=0.5))
+    masked = dataclasses.replace(prompted, recipe=recipe)
+    assert heldout.on_prepared(masked, prepared) == heldout.on_prepared(prompted, prepared)
 
 
 def test_fewer_rows_are_fewer_predictions_of_the_counts_too(make: Made) -> None:
