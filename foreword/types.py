@@ -134,7 +134,7 @@ class Rows(HasParts):
         numbers: the row's number in the order of training, never used twice; (batch,) int64.
         segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
         parts: what only some packings know, `PairLabels` or `NextToken`; the objectives that use it
-            hand it on to the example.
+            hand it on to the example. `ReadWhole` on held-out text.
     """
 
     ids: Array
@@ -185,6 +185,22 @@ class NextToken:
 
     Attributes:
         ids: -1 where the text ends or nothing is predicted, (batch,) int64.
+    """
+
+    ids: Any
+
+
+@dataclass(frozen=True)
+class ReadWhole:
+    """A mark of rows whose inputs are read whole, also where training hides some: held-out text."""
+
+
+@dataclass(frozen=True)
+class MaskedInputs:
+    """What the model reads of a target in training, where some of it is hidden.
+
+    Attributes:
+        ids: the target's, but for [MASK] in place of hidden ones, (batch, target length) int64.
     """
 
     ids: Any

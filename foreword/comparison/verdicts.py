@@ -25,6 +25,7 @@ from foreword.evaluation.statistics import (
     paired_differences,
     unpaired_differences,
 )
+from foreword.settings import kinds
 from foreword.tuning.scores import is_lower_better, metric_name
 
 LOSS = "held-out loss"
@@ -141,7 +142,9 @@ def _comparable_losses(results: Results) -> tuple[dict[str, dict[int, float]], s
 def _predictions(results: Results, cell: Cell) -> str:
     """Return what decides which tokens of held-out text a cell predicts, and from what."""
     recipe = results.comparison.recipes[cell.name, 1]
-    parts = (recipe.objective, recipe.layout, recipe.packing, recipe.tokenizer, recipe.read)
+    name = kinds.name_of(recipe.objective)
+    objective = name if name == "causal" else recipe.objective  # held-out inputs are not masked
+    parts = (objective, recipe.layout, recipe.packing, recipe.tokenizer, recipe.read)
     return repr((*parts, recipe.prepare, recipe.train.heldout_rows))
 
 

@@ -8,7 +8,7 @@ them, and scored where the model was scored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -226,7 +226,7 @@ def _training_pairs(
         return
     if shards.tokens_total < recipe.packing.length:
         return
-    feed = training_feed(recipe, shards, vocab)
+    feed = replace(training_feed(recipe, shards, vocab), reads_whole=True)
     length = recipe.packing.length
     at_once = max(1, min(CHUNK // length, feed.packed.rows_per_epoch))
     rows = MAX_COUNTED // length

@@ -12,7 +12,7 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
-from foreword.types import Backward, Batch, Example, NextToken, Tokens, Vocab
+from foreword.types import Backward, Batch, Example, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Bidirectional(Layout):
         # Padding is a separate document here: right-to-left reading restarts before it.
         tokens = replace(example.target, positions=positions_within(documents))
         mask = document_mask(documents, documents)
-        batch = next_token(tokens, example.weights, mask, example.part(NextToken))
+        batch = next_token(tokens, example.weights, mask, example)
         return batch.with_part(_previous_token(tokens, example))
 
 

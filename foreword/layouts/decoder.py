@@ -12,7 +12,16 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import document_mask, row_documents
 from foreword.nn.masks import CausalMask
-from foreword.types import Array, Batch, Example, MaskFunction, NextToken, Tokens, Vocab
+from foreword.types import (
+    Array,
+    Batch,
+    Example,
+    MaskedInputs,
+    MaskFunction,
+    NextToken,
+    Tokens,
+    Vocab,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class Decoder(Layout):
         """Return the batch: ids, and as targets the next ids."""
         joined, weights, _ = join(example)
         mask = CausalMask() & document_mask(joined.documents, joined.documents)
-        return next_token(joined, weights, mask, example.part(NextToken))
+        return next_token(joined, weights, mask, example)
 
 
 def join(example: Example) -> tuple[Tokens, Array, Array]:
@@ -69,12 +78,16 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
 
 
 def next_token(
-    tokens: Tokens, weights: Array, mask: MaskFunction, after_row: NextToken | None = None
+    tokens: Tokens, weights: Array, mask: MaskFunction, example: Example | None = None
 ) -> Batch:
     """Let each position predict the next token of its document.
 
-    The last position predicts the token after the row, where there is one, with weight 1.
+    The last position predicts the token after the row, where the example knows one (`NextToken`),
+    with weight 1. The positions read the tokens themselves, or the example's `MaskedInputs`.
     """
+    after_row = None if example is None else example.part(NextToken)
+    read = None if example is None else example.part(MaskedInputs)
+    ids = tokens.ids if read is None else read.ids
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
     target_weights = np.zeros_like(weights)
@@ -84,4 +97,4 @@ def next_token(
         targets[:, -1] = np.maximum(after_row.ids, 0)
         target_weights[:, -1] = after_row.ids >= 0
     documents = row_documents(tokens.documents)
-    return Batch(tokens.ids, tokens.positions, mask, targets, target_weights, documents=documents)
+    return Batch(ids, tokens.positions, mask, targets, target_weights, documents=documents)

@@ -11,7 +11,7 @@ from foreword.layouts._contract import Layout
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask, Mask, PrefixMask
-from foreword.types import Batch, CausalRows, Example, NextToken, Vocab
+from foreword.types import Batch, CausalRows, Example, Vocab
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Hybrid(Layout):
         if rows is not None:  # a row that is not causal is a prefix as a whole
             mask |= PrefixMask(np.repeat(~rows.is_causal[:, None], target.ids.shape[1], axis=1))
         mask &= document_mask(target.documents, target.documents)
-        batch = next_token(target, example.weights, mask, example.part(NextToken))
+        batch = next_token(target, example.weights, mask, example)
         if source is None or rows is None:
             return batch
         return replace(batch, ids=source.ids, segments=source.segments).with_part(rows)

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from foreword.data.rng import RowRng
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
 from foreword.types import Array, Batch, CausalRows, PredictionOrder, Queries, Vocab
@@ -66,8 +65,7 @@ def preview(
     if not rows:
         return []
     numbers = step * feed.rows_per_step + np.arange(min(rows, feed.rows_per_step))
-    packed = feed.packed.rows(numbers)
-    example = feed.objective.corrupt(packed, RowRng(feed.seed, numbers), feed.vocab)
+    example = feed.example(numbers, feed.seed)
     batch = feed.layout.arrange(example, feed.vocab)
     in_place = example.is_aligned and example.part(PredictionOrder) is None
     in_place &= example.part(CausalRows) is None
@@ -81,8 +79,7 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
     marks = _marks(ids, vocab)
     if in_place:
         changes = np.where(ids == targets, "kept", "random")
-        changes = np.where(ids == vocab.special.get("[MASK]", -1), "masked", changes)
-        marks = np.where(is_scored, changes, marks)
+        marks = np.where(is_scored & (marks != "masked"), changes, marks)
     target_marks = _marks(targets, vocab, "predicted")
     target_marks[np.flatnonzero(is_scored)[:1]] = "first"
     target_marks = np.where(is_scored, target_marks, "unscored")
@@ -112,6 +109,7 @@ def _marks(ids: Array, vocab: Vocab, plain: str = "plain") -> Array:
     marks = np.full(ids.shape, plain, dtype="U9")
     marks[vocab.is_special[ids]] = "special"
     marks[np.isin(ids, vocab.sentinels)] = "sentinel"
+    marks[ids == vocab.special.get("[MASK]", -1)] = "masked"
     return marks
 
 

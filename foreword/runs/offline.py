@@ -41,7 +41,7 @@ from foreword.train.budget import Budget, Progress
 from foreword.train.finite import require_finite
 from foreword.train.loop import TrainingState
 from foreword.train.settings import TrainSettings
-from foreword.types import Rows, Vocab
+from foreword.types import MaskedInputs, Rows, Vocab
 
 FOLDER = ".offline"  # in a run folder: temporary files of what does not fit into memory
 
@@ -215,9 +215,11 @@ def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
     ids = np.flatnonzero(~vocab.is_special)[None, : recipe.packing.length]
     rows = Rows(ids, np.zeros_like(ids), np.arange(ids.size)[None], np.zeros(1, np.int64))
     example = recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)
-    if example.source is not None or example.is_aligned:
+    changes = example.source is not None or example.part(MaskedInputs) is not None
+    if changes or example.is_aligned:
         raise UserError(
-            "objective.kind: this model predicts each token from those before; use 'causal'"
+            "objective.kind: this model predicts each token from those before; use 'causal', "
+            "without masked_inputs"
         )
 
 

@@ -251,7 +251,7 @@ def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0)
     most = streams or recipe.train.micro_batch or recipe.rows_per_step
     rows = max(1, min(most, shards.tokens_total // recipe.packing.length))
     packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=True)
-    return _feed(recipe, shards, vocab, packed, rows)
+    return replace(_feed(recipe, shards, vocab, packed, rows), reads_whole=True)
 
 
 def _feed(recipe: Recipe, shards: Shards, vocab: Vocab, packed: Packed, micro_batch: int) -> Feed:

@@ -14,7 +14,7 @@ from foreword.data.packing._contract import Packed
 from foreword.data.rng import RowRng
 from foreword.layouts._contract import Layout
 from foreword.objectives._contract import Objective
-from foreword.types import Array, Batch, Example, TermCounts, Vocab
+from foreword.types import Array, Batch, Example, ReadWhole, TermCounts, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
@@ -36,6 +36,7 @@ class Feed:
         seed: the seed of corruption.
         rank: number of this process among those that share a step.
         processes: how many there are.
+        reads_whole: whether no inputs are hidden that only training hides, as on held-out text.
     """
 
     packed: Packed
@@ -48,6 +49,7 @@ class Feed:
     seed: int
     rank: int = 0
     processes: int = 1
+    reads_whole: bool = False
     _heldout_counts: dict[int, Array | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by limit
@@ -87,7 +89,7 @@ class Feed:
 
     def batch(self, numbers: Array, seed: int) -> Batch:
         """Return the batch of the rows with these numbers in the order of training."""
-        return self.layout.arrange(self._example(numbers, seed), self.vocab)
+        return self.layout.arrange(self.example(numbers, seed), self.vocab)
 
     def epochs(self, steps: int) -> float:
         """Return the number of times the text has been read after `steps` steps."""
@@ -102,10 +104,12 @@ class Feed:
         """
         if self.objective.predicts.any_order:
             return True
-        return self._example(np.zeros(1, np.int64), HELDOUT_SEED).source is None
+        return self.example(np.zeros(1, np.int64), HELDOUT_SEED).source is None
 
-    def _example(self, numbers: Array, seed: int) -> Example:
+    def example(self, numbers: Array, seed: int) -> Example:
+        """Return the example of these rows, before it is arranged as a batch."""
         rows = self.packed.rows(numbers)
+        rows = rows.with_part(ReadWhole()) if self.reads_whole else rows
         return self.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
     def count_tokens(self, batches: Sequence[Batch]) -> int:

@@ -15,6 +15,8 @@ from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.verdicts import verdicts
 from foreword.errors import UserError
+from foreword.objectives.causal import Causal
+from foreword.objectives.masked import Masked
 from foreword.runs.provenance import read_state
 from tests.comparison import grids
 from tests.comparison.grids import Quiet
@@ -48,7 +50,7 @@ def grid(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.full
 def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     comparison = grids.compare(folder, out, **grid())
@@ -76,6 +78,13 @@ def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
     assert is_marked == [[False, False], [True, True]]
     assert verdicts(results)
     assert not verdicts(bounded)
+    # Inputs that training masks are read whole here; another objective predicts other tokens.
+    for objective, is_one in ((Causal(masked_inputs=0.2), True), (Masked(), False)):
+        other = replace(comparison.recipes["both", 1], objective=objective)
+        recipes = {**comparison.recipes, ("both", 1): other}
+        with monkeypatch.context() as patch:
+            patch.setattr(comparison, "recipes", recipes)
+            assert bool(verdicts(results)) == is_one
     # The loss by source is the one that training measured at its end.
     (last,) = [run.heldout_loss for run in results.runs if run.cell == "wiki alone"]
     assert float(by_source.rows[0][1]) == pytest.approx(last, abs=1e-3)

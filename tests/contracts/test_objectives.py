@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -124,10 +125,22 @@ def read_table(text: str) -> tuple[dict[str, list[int | None]], dict[str, int], 
     return lines, named, settings
 
 
+def tables(docstring: str) -> list[str]:
+    """The parts of a docstring, each with the text before one table; what follows is the last's."""
+    begins = [match.start() for match in re.finditer(r"^ *ids +\[", docstring, re.MULTILINE)]
+    ends = [docstring.index("\n\n", begin) for begin in begins]
+    return [docstring[a:b] for a, b in pairwise([0, *ends[:-1], len(docstring)])]
+
+
 @every_objective
 def test_the_docstring_example_is_exact(name: str) -> None:
     cls = kinds.load("objectives", name)
-    lines, named, settings = read_table(cls.__doc__)
+    for text in tables(cls.__doc__):
+        check_table(cls, text)
+
+
+def check_table(cls: Any, text: str) -> None:
+    lines, named, settings = read_table(text)
     about_pairs = {"segments", "labels"} & set(lines)
     more = about_pairs | ({"backward"} & set(lines))
     assert set(lines) - more == {"ids", "inputs", "targets"}, "ids, inputs and targets"

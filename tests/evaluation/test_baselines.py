@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluation import heldout
 from foreword.evaluation.baselines import BigramCounts, prediction_name, unigram_loss
+from foreword.objectives.causal import Causal
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.objectives.sentence_order import SentenceOrder
@@ -131,6 +133,13 @@ def test_the_standard_error_of_a_bound_falls_with_its_draws(make: Made) -> None:
     )
     assert 0 < fine < rough
     assert abs(few.loss - many.loss) < 4 * rough
+
+
+def test_pairs_are_counted_in_the_text_as_it_is_where_training_masks_inputs(make: Made) -> None:
+    prompted, prepared = make("decoder")
+    recipe = dataclasses.replace(prompted.recipe, objective=Causal(masked_inputs=0.5))
+    masked = dataclasses.replace(prompted, recipe=recipe)
+    assert heldout.on_prepared(masked, prepared) == heldout.on_prepared(prompted, prepared)
 
 
 def test_fewer_rows_are_fewer_predictions_of_the_counts_too(make: Made) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +105,12 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
     assert steps_of(Budget("tokens", 1001), **prices) == 11
     assert steps_of(Budget("flops", 3e6), **prices) == 3
     assert steps_of(Budget("hours", 0.01), **prices) == 72
+
+
+def test_masked_inputs_are_shown_where_they_are_read(text: Path, tmp_path: Path) -> None:
+    setup = ready("masked_inputs", text, tmp_path / "run")
+    feeds = (setup.feed, replace(setup.feed, reads_whole=True))
+    row, whole = (preview(feed, setup.tokenizer, 1, 100)[0] for feed in feeds)
+    assert row.targets == whole.targets
+    changed = [one for one, other in zip(row.inputs, whole.inputs, strict=True) if one != other]
+    assert changed and {(piece.text, piece.mark) for piece in changed} == {("[MASK]", "masked")}

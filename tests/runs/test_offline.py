@@ -323,6 +323,14 @@ def test_an_objective_that_changes_the_text_is_refused(tmp_path: Path, kind: str
     assert not (run / offline.FOLDER).exists()
 
 
+def test_inputs_that_only_a_network_could_have_masked_are_refused(tmp_path: Path) -> None:
+    objective = {"kind": "causal", "masked_inputs": 0.1}
+    run = begin(tmp_path, changed(recipe("ngram"), objective=objective))
+    with pytest.raises(UserError, match="without masked_inputs"):
+        finish(run)
+    assert not (run / offline.FOLDER).exists()
+
+
 def test_scores_without_normalisation_have_no_perplexity(tmp_path: Path) -> None:
     run = begin(tmp_path, recipe(smoothing="stupid_backoff"))
     finish(run)

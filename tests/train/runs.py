@@ -70,6 +70,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "muon": ("decoder", {"optimizer": {"kind": "muon"}}),
+    "masked_inputs": ("decoder", {"objective": {"masked_inputs": 0.3}}),
     "delta": (
         "decoder",
         {"model": {"attention": {"kind": "gated_deltanet"}, "dense_every": 2, "first_dense": 1}},
