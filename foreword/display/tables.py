@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Literal
 
 from rich.cells import cell_len
@@ -43,7 +42,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     if is_tight:
         widths[:keys] = [width * (room - least) // wide for width in widths[:keys]]
     # An empty cell continues the one above.
-    firsts = list(accumulate((row[0] for row in texts), lambda above, first: first or above))
+    firsts = list[str]()
+    for row in texts:
+        firsts.append(row[0] or "".join(firsts[-1:]))
     changes = [n for n in range(1, len(firsts)) if firsts[n] != firsts[n - 1]]
     in_sections = len(changes) + 1 == len(set(firsts)) < len(firsts)
     if title:  # over the width of the window, where a narrow table would break it
