@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from foreword.data.holdout import SplitFiles
 from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
@@ -195,13 +197,17 @@ def on_shards(
         unknown_in(text, prompted.vocab),
         batches=measured.batches,
         is_bound=measured.is_bound,
-        about=_about(draws) if measured.is_bound else "",
+        about=_about(measured.batches, draws) if measured.is_bound else "",
     )
 
 
-def _about(draws: int) -> str:
-    """Return the sentence about a loss that is a bound."""
+def _about(batches: Sequence[tuple[float, float]], draws: int) -> str:
+    """Return the sentence about a loss that is a bound, its batches in order of `draws`."""
     by = f"{draws} random masking{'s' * (draws > 1)} of each row"
+    if draws > 1:
+        totals = np.asarray(batches).reshape(draws, -1, 2).sum(1)  # nats, predictions
+        error = (totals[:, 0] / totals[:, 1]).std(ddof=1) / math.sqrt(draws)
+        by += f" with a standard error of {error:.3f} nats"
     return (
         f"an upper bound of the text's negative log-likelihood, estimated by {by}; an exact loss "
         "above it belongs to a worse model, one below it decides nothing"

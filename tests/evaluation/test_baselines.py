@@ -108,6 +108,17 @@ def test_all_tokens_of_the_text_are_all_predictions_of_a_causal_model(make: Made
     assert unigram.bits_per_byte is not None
 
 
+def test_the_standard_error_of_a_bound_falls_with_its_draws(make: Made) -> None:
+    prompted, prepared = make("diffusion")
+    one, few, many = (heldout.on_prepared(prompted, prepared, draws=n)[0] for n in (1, 4, 64))
+    assert "standard error" not in one.about
+    rough, fine = (
+        float(each.about.partition("standard error of ")[2].split()[0]) for each in (few, many)
+    )
+    assert 0 < fine < rough
+    assert abs(few.loss - many.loss) < 4 * rough
+
+
 def test_fewer_rows_are_fewer_predictions_of_the_counts_too(make: Made) -> None:
     prompted, prepared = make("encoder")
     model, unigram = heldout.on_prepared(prompted, prepared, rows=2)
