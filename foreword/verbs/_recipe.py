@@ -130,10 +130,12 @@ class Trains(HoldsOut, ReadsText, Budgets):
             if recipe.continuation is not None:
                 raise UserError(f"{self.recipe}: continues a model; --from names it")
             return RunRequest(recipe, inputs, dial=dial)
-        if tokenizer is not None:
+        own = ["--tokenizer"] if tokenizer is not None else []
+        own += [f"--set {each}" for each in settings if each.startswith("tokenizer")]
+        if own:
             raise UserError(
-                "--tokenizer cannot be combined with --from: the checkpoint brings its own "
-                "tokenizer"
+                f"{own[0]} cannot be combined with --from: the checkpoint brings its own "
+                "tokenizer; --extend-vocabulary adds tokens to it"
             )
         starting_model = open_starting_model(from_)
         if recipe.continuation is not None:

@@ -256,7 +256,11 @@ def test_impossible_starts_are_refused_and_leave_nothing(
     words = ["pretrain", "gpt2_tiny", "--data", str(other), "--out", str(tmp_path / "run")]
     for more, message in (
         (["--extend-vocabulary", "3"], "requires --from"),
-        (["--from", str(trained), "--tokenizer", "x"], "cannot be combined with --from"),
+        (["--from", str(trained), "--tokenizer", "x"], "--tokenizer cannot be combined with"),
+        (
+            ["--from", str(trained), "--set", "tokenizer.vocab=4096"],
+            "=4096 cannot be combined with",
+        ),
         (["--from", str(tmp_path / "none")], "no such folder"),
         (["--from", str(trained), "--extend-vocabulary", "9999"], "supports only"),
     ):
