@@ -89,13 +89,11 @@ def carry_over(old: Model, new: Model, *, is_causal: bool) -> tuple[str, ...]:
             sizes[_part(name), "fresh" if place is None else f"from {_part(place)}"] += (
                 tensor.numel()
             )
+    for name in source:
+        if name not in used:
+            sizes[_part(name), "left behind"] += source[name].numel()
     width = max(len(part) for part, _ in sizes)
-    lines = [f"  {part:<{width}}  {size:>13,}  {come}" for (part, come), size in sizes.items()]
-    left = Counter[str]()
-    for name in source.keys() - used:
-        left[_part(name)] += source[name].numel()
-    lines += [f"  {part:<{width}}  {size:>13,}  left behind" for part, size in left.items()]
-    return tuple(lines)
+    return tuple(f"  {part:<{width}}  {size:>13,}  {come}" for (part, come), size in sizes.items())
 
 
 def _counterparts(name: str, *, is_causal: bool) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -82,6 +83,7 @@ def test_equal_shapes_have_equal_bytes_and_the_rest_is_told(
     table = "\n".join(after.notes)
     assert ("fresh" in table) == bool(set(fresh) - set(before.model.heads.state_dict()))
     assert ("from cross-attention" in table) is False
+    assert len({re.search(r"\d(?=  \D)", line).end() for line in after.notes[1:]}) == 1  # aligned
     counted = sum(
         int(line.split()[-3].replace(",", ""))
         for line in after.notes[1:]
