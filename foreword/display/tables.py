@@ -25,7 +25,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
     A table too wide for the window continues below, with the first columns repeated that tell its
     rows apart; in a narrow window each row is a list. A line separates rows whose first cells
-    differ, such as a model's and those of random weights, where several rows share theirs.
+    differ, such as a model's and those of random weights, where several rows share theirs; an
+    empty one is that of the row above.
     """
     texts = [[cell(value) for value in row] for row in rows]
     cells = zip(columns, *texts, strict=True)  # by column
@@ -40,7 +41,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     is_tight = wide + least > room
     if is_tight:
         widths[:keys] = [width * (room - least) // wide for width in widths[:keys]]
-    firsts = [row[0] for row in texts]
+    # An empty cell continues the one above.
+    firsts: list[str] = []
+    for row in texts:
+        firsts.append(row[0] or "".join(firsts[-1:]))
     changes = [n for n in range(1, len(firsts)) if firsts[n] != firsts[n - 1]]
     in_sections = len(changes) + 1 == len(set(firsts)) < len(firsts)
     if title:  # over the width of the window, where a narrow table would break it

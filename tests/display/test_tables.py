@@ -27,6 +27,18 @@ def test_each_part_of_a_wide_table_tells_its_rows_apart(
     assert sum(line.startswith("├") for line in lines) == len(heads)  # before random weights
 
 
+def test_a_line_separates_blanks_whose_candidates_follow_an_empty_cell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for blanks in (1, 3):
+        rows = [[n if rank == 0 else "", "word"] for n in range(blanks) for rank in range(2)]
+        tables.table("", ["blank", "filling"], rows)
+        lines = capsys.readouterr().out.splitlines()
+        assert [n for n, line in enumerate(lines[3:]) if line.startswith("├")] == [2, 5][
+            : blanks - 1
+        ]
+
+
 def test_a_title_is_as_wide_as_the_window_not_as_the_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
