@@ -289,12 +289,22 @@ def _facts(checked: CheckedRun, figures: dict[str, Any], *, is_dial: bool) -> di
         else "(if there were enough memory, at full matrix-product speed)",
         "  ": f"({emulated})" if emulated else None,
         "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
-        f"{rounded(estimate.epochs)} epochs",
+        f"{rounded(estimate.epochs)} epochs{'' if checked.sources else _worth(estimate.epochs)}",
         "   ": BY_STEPS if is_dial and train.hours and estimate.rows_timed else None,
         "text": _text(data),
         "notes": "; ".join(data["notes"]) or None,
         "first loss": f"{estimate.first_loss:.3f} nats; chance loss {figures['chance_loss']:.3f}",
     }
+
+
+def _worth(epochs: float) -> str:
+    """Return what epochs of a text read many times are worth, in words."""
+    from foreword.data.mixture import WORTH_IT, effective_epochs
+
+    if epochs <= WORTH_IT:
+        return ""
+    worth = rounded(effective_epochs(epochs))
+    return f", worth {worth} of new text to a decoder (Muennighoff et al. 2023)"
 
 
 def _text(data: dict[str, Any]) -> str:

@@ -160,10 +160,12 @@ def test_check_prints_numbers_rows_and_a_legend(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    assert run(["check", write(tmp_path, "encoder"), "--data", str(text), "--rows", "1"]) == 0
+    words = ["check", write(tmp_path, "encoder"), "--data", str(text), "--rows", "1"]
+    assert run([*words, "--epochs", "100"]) == 0
     output = capsys.readouterr().out
-    for words in ("parameters", "memory", "FLOPs per step", "epochs", "chance loss", "row 1 of 4"):
-        assert words in output
+    for fact in ("parameters", "memory", "FLOPs per step", "chance loss", "row 1 of 4"):
+        assert fact in output
+    assert "100 epochs, worth 16.4 of new text" in output
     assert "replaced by [MASK]" in output
     assert not list((tmp_path / "tmp").iterdir())  # nothing is left
 
