@@ -27,7 +27,7 @@ from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, recipe_for
 from foreword.tuning.tasks._contract import Inputs, Task
-from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, WritingTask, is_bound
 from foreword.tuning.trainings import Listeners, Trainings
 from foreword.types import Array
 
@@ -81,7 +81,8 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
         trained_variants.append(trainings.variant(prepared, variant, fits=fits_own))
     results = [one.runs for one in trained_variants]
     # Put the rows that were not trained below those that were.
-    notes = notes_of(results, untrained, first, task)
+    has_bound = is_bound(task, trained) and first.metric in ("", BOUND)
+    notes = notes_of(results, [] if has_bound else untrained, first, task)
     if fits and saved.calibration is None:
         why = "the training for it diverged"
         if data.held_out is None:
@@ -181,11 +182,8 @@ def _notes_of_model(
             f"{kinds.name_of(settings.strategy)} leaves their embeddings as they began at random; "
             "full trains them"
         )
-    if trained.unmasks and "perplexity" in task.judge.names:
-        yield (
-            "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
-            "it is at most this, and not to be ranked with that of other models or of unigrams"
-        )
+    if is_bound(task, trained):
+        yield ABOUT_BOUND
 
 
 def variants(settings: TuneSettings, *, has_frozen: bool = True) -> list[TuneSettings]:

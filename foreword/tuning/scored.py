@@ -28,6 +28,7 @@ from foreword.tuning.rows import PooledExamples
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
+from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, is_bound
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array
@@ -158,40 +159,51 @@ def compared_scores(
         skipped: the number of rows that are no examples, for the notes.
 
     Raises:
-        UserError: the models have different scores.
+        UserError: the models have different scores; those that write text may have more.
     """
     answered = [
         scored(model, part, stage(f"answering: {name}"))
         for (name, model), part in zip(models.items(), examples, strict=True)
     ]
     names, first = list(models), answered[0]
-    scores = [each.scores() for each in answered]
-    known = [", ".join(map(metric_name, of)) for of in scores]
-    for name, metrics in zip(names, known, strict=True):
-        if metrics != known[0]:
-            raise UserError(
-                f"{names[0]} has {known[0]}, and {name} has {metrics}; evaluate them alone"
-            )
+    are_bounds = [
+        isinstance(model, TunedWriter) and is_bound(model.task, model.trained)
+        for model in models.values()
+    ]
+    every = [each.scores() for each in answered]
+    shared = _shared(models, every)
+    scores = [{metric: of[metric] for metric in shared} for of in every]
     advance, draws = stage("bootstrap"), iter(range(DRAWS))
 
     def statistics(numbers: Array) -> list[float]:
         advance(next(draws), DRAWS)
-        return _statistics([each.scores(numbers) for each in answered])
+        drawn = [each.scores(numbers) for each in answered]
+        return _statistics([{metric: of[metric] for metric in shared} for of in drawn])
 
     intervals = bootstrap_each(statistics, len(examples[0]), DRAWS)
     left = iter(intervals)
     rows: list[dict[str, Any]] = []
-    for name, of, each in zip(names, scores, answered, strict=True):
-        row: dict[str, Any] = {"model": name}
+    for name, of, each, has_bound in zip(names, scores, answered, are_bounds, strict=True):
+        row: dict[str, Any] = {"model": name, **({"is_bound": True} if has_bound else {})}
         for metric, score in of.items():
             low, high = next(left)
             row |= {metric: score, f"{metric}_low": low, f"{metric}_high": high}
         rows.append(row | {"examples": len(each.results)})
-    metric = next(iter(scores[0]))
+    metric = shared[0]
     notes = [_note(first, skipped), *word_rules(scores[0])]
+    if any(are_bounds):
+        notes.append(ABOUT_BOUND)
+    left_out = {metric_name(key) for of in every for key in of if key not in shared}
+    if left_out:
+        notes.append(f"{', '.join(sorted(left_out))}: left out, since not all models have it")
     cuts = (cut_warning(each.cut, len(each.results), each.max_tokens) for each in answered)
     notes += filter(None, cuts)
-    for name, of, (low, high) in zip(names[1:], scores[1:], left, strict=True):
+    for name, of, has_bound, (low, high) in zip(
+        names[1:], scores[1:], are_bounds[1:], left, strict=True
+    ):
+        if has_bound != are_bounds[0] and metric == BOUND:
+            notes.append(f"{names[0]} against {name}: a bound and a perplexity do not compare")
+            continue
         difference = scores[0][metric] - of[metric]
         within = interval(low, high, "+") or "no interval"
         shown = f"{difference:+.3f} ({within}) on the same examples"
@@ -217,6 +229,24 @@ def compared_scores(
         **of_classes(first.labels, confusion),
         "notes": notes,
     }
+
+
+def _shared(
+    models: Mapping[str, Predictor | TunedWriter], scores: Sequence[Mapping[str, float]]
+) -> list[str]:
+    """Return the scores that all models have.
+
+    Raises:
+        UserError: a model has others, unless all write text: those in any order have fewer.
+    """
+    known = [", ".join(map(metric_name, of)) for of in scores]
+    shared = [metric for metric in scores[0] if all(metric in of for of in scores)]
+    write = all(isinstance(model, TunedWriter) for model in models.values())
+    if len(set(known)) == 1 or (write and len(shared) == min(map(len, scores))):
+        return shared
+    first, *others = zip(models, known, strict=True)
+    name, metrics = next(other for other in others if other[1] != first[1])
+    raise UserError(f"{first[0]} has {first[1]}, and {name} has {metrics}; evaluate them alone")
 
 
 def _statistics(scores: Sequence[Mapping[str, float]]) -> list[float]:

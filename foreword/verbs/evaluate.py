@@ -112,9 +112,10 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
         if run.is_file():
             raise UserError(f"{run}: a file, not a run folder; give it as --data {run}")
         if is_tuned(run):
+            data = ("--data", *paths(self.data)) if self.data is not None else ()
             raise UserError(
-                f"{run}: a fine-tuned model, which {quoted_command('evaluate-tuned', run)} scores "
-                "on labelled text"
+                f"{run}: a fine-tuned model, which {quoted_command('evaluate-tuned', run, *data)} "
+                "scores on labelled text"
             )
         trained = load(run, self.device).trained
         for note in trained.notes:

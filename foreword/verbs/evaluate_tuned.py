@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foreword.disk import atomic, store, stored
 from foreword.display.results import Part, ResultTable, SavedResult
 from foreword.errors import UserError
-from foreword.formatting import interval
+from foreword.formatting import at_most, interval
 from foreword.settings import kinds
 from foreword.tables.reads_rows import ReadsLabelled
 from foreword.verbs._arguments import distinct_names, paths
@@ -133,4 +133,5 @@ def _require_same_examples(read: Sequence[TunedExamples]) -> None:
 def _cell(row: Mapping[str, Any], metric: str) -> str:
     score, low, high = (row[name] for name in (metric, f"{metric}_low", f"{metric}_high"))
     ends = interval(low, high)
-    return "–" if score is None else f"{score:.3f}" + (f" ({ends})" if ends else "")
+    shown = "–" if score is None else f"{score:.3f}" + (f" ({ends})" if ends else "")
+    return at_most(shown, metric == "perplexity" and bool(row.get("is_bound")))

@@ -92,6 +92,7 @@ def test_models_are_compared_on_the_same_examples(
 TAGGED = [(words := text.split(), [word[:1] for word in words]) for text, _ in TRAIN]
 QUESTION = ("the film was warm", "what was it", {"text": ["warm"], "answer_start": [13]})
 OPTIONS = ("the film", ["was warm", "in town"])
+CHATS = [{"prompt": text, "completion": label} for text, label in TRAIN[:12]]
 
 
 @pytest.mark.product(few=3)
@@ -109,6 +110,8 @@ OPTIONS = ("the film", ["was warm", "in town"])
         ),
         ("encoder_decoder", "text_to_text", TRAIN[:12]),
         ("decoder", "text_to_text", TRAIN[:12]),
+        ("diffusion", "text_to_text", TRAIN[:12]),
+        ("diffusion", "chat", CHATS),
     ],
 )
 def test_every_task_is_scored_as_fine_tuning_scores_it(
@@ -124,6 +127,36 @@ def test_every_task_is_scored_as_fine_tuning_scores_it(
         {name: known[name] for name in names}, abs=1e-5
     )
     assert_all_answered(steps)
+
+
+def test_answers_in_any_order_are_compared_where_they_can_be(tmp_path: Path) -> None:
+    """A bound is marked and ranked with no perplexity; two models have the scores of both."""
+    runs = [make_run(tmp_path / layout, layout) for layout in ("diffusion", "decoder")]
+    chats, texts = (
+        [tune(run, rows, rows, task=task, name=task, **FAST).out for run in runs]
+        for task, rows in (("chat", CHATS), ("text_to_text", TRAIN[:12]))
+    )
+    bound, against = "perplexity of masked diffusion is a bound", "do not compare"
+    found = evaluate_tuned(chats, CHATS, **QUIET)
+    assert [row.get("is_bound", False) for row in found.rows] == [True, False]
+    shown = [row["perplexity"].startswith("at most ") for row in found.shown_rows()]
+    assert shown == [True, False]
+    assert any(note.startswith(bound) for note in found.notes)
+    assert sum(against in note for note in found.notes) == 1
+    again = tune(runs[0], CHATS, CHATS, task="chat", name="again", **FAST).out
+    twice = evaluate_tuned([chats[0], again], CHATS, **QUIET)
+    assert any("against" in note for note in twice.notes)
+    assert not any(against in note for note in twice.notes)
+    both = evaluate_tuned(texts, TRAIN[:12], **QUIET)
+    assert [{"accuracy", "tokens"} & row.keys() for row in both.rows] == [{"accuracy"}] * 2
+    assert any(note.startswith("tokens: left out") for note in both.notes)
+    assert any("against" in note and "accuracy" in note for note in both.notes)
+    # A bound above a baseline's perplexity says nothing of which is better.
+    notes, of_exact = (
+        json.loads((chat / "scores.json").read_text(encoding="utf-8"))["notes"] for chat in chats
+    )
+    assert not any("no better than" in note for note in notes)
+    assert any("no better than" in note for note in of_exact)
 
 
 def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
@@ -268,6 +301,8 @@ def test_the_command_prints_and_compares(
     assert json.loads(capsys.readouterr().out)["rows"][0]["model"] == "a"
     assert command(["evaluate", str(tuned)]) == 2
     assert f"'foreword evaluate-tuned {tuned}' scores on labelled text" in capsys.readouterr().err
+    assert command(["evaluate", str(tuned), "--data", "a.tsv"]) == 2
+    assert f"{tuned} --data a.tsv' scores on labelled text" in capsys.readouterr().err
 
 
 def test_a_result_shows_itself(tuned: Path, files: Path) -> None:

@@ -28,6 +28,16 @@ from foreword.tuning.tasks._contract import Labels, Task
 from foreword.types import Array, Loss
 
 DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
+BOUND = "perplexity"  # of masked diffusion
+ABOUT_BOUND = (
+    "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
+    "it is at most this, and not to be ranked with that of other models or of unigrams"
+)
+
+
+def is_bound(task: Task, trained: TrainedModel) -> bool:
+    """Return whether the perplexity by which a task scores a model is an upper bound."""
+    return trained.unmasks and BOUND in task.judge.names
 
 
 @dataclass(frozen=True)
