@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from foreword import figures
 from foreword.models.transformer import Transformer
+from foreword.objectives.causal import Causal
 from foreword.runs.recipe import load_recipe
 from foreword.settings.kinds import name_of
 
@@ -34,6 +35,8 @@ def curve(run: Path) -> list[dict[str, Any]]:
     cell = NAMES.get(objective, objective)
     if isinstance(recipe.model, Transformer) and recipe.model.dropout:
         cell += ", dropout and decay"
+    if isinstance(recipe.objective, Causal) and recipe.objective.masked_inputs:
+        cell += ", masked inputs"
     rows = []
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)

@@ -112,6 +112,8 @@ class Corpora:
 
     def unigram_loss(self, recipe: Recipe) -> float | None:
         """Return the loss of token frequencies on a recipe's predictions; None without one."""
+        if recipe.model.trains_offline:  # counts themselves, which the key does not know
+            return None
         shards, rows = self.shards_for(recipe), recipe.train.heldout_rows
         of = recipe.objective, recipe.layout, recipe.packing
         key = FrequenciesKey(shards.fingerprint, rows, *of)

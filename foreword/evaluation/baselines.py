@@ -113,9 +113,8 @@ def unigram_loss(
 ) -> float | None:
     """Return the loss of token frequencies on what a recipe's held-out loss is measured on.
 
-    None of a model that is itself a table of counts or word vectors, of an objective that predicts
-    no tokens or that tells replaced ones too (ELECTRA), and of a mixture, whose loss is a mean over
-    sources.
+    None of an objective that predicts no tokens or that tells replaced ones too (ELECTRA), and of a
+    mixture, whose loss is a mean over sources. It does not depend on the model.
 
     Args:
         recipe: the recipe.
@@ -125,7 +124,7 @@ def unigram_loss(
     """
     predicts = recipe.objective.predicts
     compares = predicts.tokens and not predicts.replacements and not prepared.sources
-    if recipe.model.trains_offline or not compares:
+    if not compares:
         return None
     rows = recipe.train.heldout_rows
     found = of_counts(recipe, vocab, prepared, rows, 0, watch, with_bigrams=False)

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,14 @@ def test_each_run_has_the_loss_of_the_frequencies_of_what_it_predicts(
     folder: Path, tmp_path: Path
 ) -> None:
     spans = {**grids.MASKED, "label": "spans", "set": {"objective": {"kind": "span_masked"}}}
-    counted = {"label": "counts", "recipe": "ngram_tiny"}
-    cells, read = [grids.MASKED, grids.CAUSAL, spans, counted], grids.Quiet()
+    # Counts come first, and predict the same tokens of the same text as the decoder.
+    decoder = tomllib.loads((folder / "decoder.toml").read_text())
+    packing = {**decoder["packing"], "bos": "<s>"}
+    rows = {"heldout_rows": decoder["train"]["heldout_rows"]}
+    same = {"tokenizer": decoder["tokenizer"], "packing": packing, "train": rows}
+    counted = {"label": "counts", "recipe": "ngram_tiny", "set": same}
+    causal = {"recipe": "decoder.toml", "label": "decoder", "set": {"packing": packing}}
+    cells, read = [counted, grids.MASKED, causal, spans], grids.Quiet()
     comparison = grids.compare(folder, tmp_path, read, cells=cells, tasks=None)
     of = {one.cell: one for one in gather(comparison).runs}
     for name, one in of.items():
@@ -132,15 +139,20 @@ def test_each_run_has_the_loss_of_the_frequencies_of_what_it_predicts(
         beside = on_prepared(open_run(Path(one.run)), text, recipe.train.heldout_rows)[-1]
         assert one.unigram == pytest.approx(beside.loss, abs=0.05)
         assert one.epochs == one.tokens / text.counts["train"].tokens
+    assert not comparison.failures, comparison.failures
+    counts, _, network, _ = (comparison.recipes[name, 1] for name in of)
+    for part in ("objective", "layout", "packing", "tokenizer"):
+        assert getattr(counts, part) == getattr(network, part)
+    assert counts.train.heldout_rows == network.train.heldout_rows
     # Of a sum, the part that predicts tokens.
     assert of["masked"].token_loss == of["masked"].heldout_loss
     assert of["spans"].token_loss != of["spans"].heldout_loss
     # They are counted once, and not again in the next call.
     assert "counting tokens" in read.notes
     again = grids.Quiet()
-    same = gather(grids.compare(folder, tmp_path, again, cells=cells, tasks=None))
+    later = gather(grids.compare(folder, tmp_path, again, cells=cells, tasks=None))
     assert "counting tokens" not in again.notes
-    assert [one.unigram for one in same.runs] == [one.unigram for one in of.values()]
+    assert [one.unigram for one in later.runs] == [one.unigram for one in of.values()]
 
 
 @pytest.mark.full
