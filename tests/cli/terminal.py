@@ -105,6 +105,12 @@ class Terminal:
                     processes.append(int(path.parent.name))
         return processes
 
+    def has_loaded(self, library: str) -> bool:
+        """Whether the new Python of the command has loaded a compiled library."""
+        process = Path(f"/proc/{self._command.pid}")
+        has_begun = b"-m\0foreword" in (process / "cmdline").read_bytes()
+        return has_begun and library in (process / "maps").read_text()
+
     def press_ctrl_c(self) -> None:
         """Interrupts, as the key does."""
         os.write(self._window, b"\x03")

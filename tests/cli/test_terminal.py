@@ -201,7 +201,8 @@ def test_a_demo_stopped_by_ctrl_c_says_how_to_continue(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_python_starts_shows_no_traceback() -> None:
     with Terminal(["show", "families"], is_new_python=True) as terminal:
-        time.sleep(0.2)
+        while not terminal.has_loaded("_ctypes"):  # in the midst of the imports
+            time.sleep(0.01)
         terminal.press_ctrl_c()
         terminal.wait()
         assert "Traceback" not in terminal.text
