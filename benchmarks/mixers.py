@@ -9,8 +9,8 @@ each point the median of a few turns in a process of its own, as `attention_leng
 generate: one token more of a model of 4 layers behind a cache of random numbers.
 recall: two of three positions of a row of 48 hold a key and its value, one of 8; the others name a
 key that came before, and the model says its value. Two layers of 64; the hybrid's second is full.
-With --length 4096 or more, 64 pairs and 128 queries are planted among tokens that say nothing; on a
-GPU if there is one.
+With --length 4096 or more, 64 pairs and 128 queries are planted among tokens that say nothing, and
+the rows grow from 256 to that length in training; on a GPU if there is one.
 
 On the CPU in seconds of CPU time, by one thread. Ratios are to full attention in the same run.
 """
@@ -50,6 +50,7 @@ LENGTHS = (1_024, 4_096, 16_384, 65_536)
 ENCODERS = ("bigbird", "linformer")  # read from both sides here; Linformer cannot do otherwise
 LENGTH, ASKED, VALUES, ROWS, LR = 48, 0.33, 8, 64, 1e-2  # of recall
 PAIRS, QUERIES, TOKENS = 64, 128, 16_384  # planted in a long row; tokens of its batch
+GROWN = (256, 1_024, 4_096)  # lengths by which rows grow in training
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of recall
 
 
@@ -214,15 +215,21 @@ def recall(kind: str, length: int, budget: float) -> tuple[list[float], int]:
         is_query = distances > 0
         return F.cross_entropy(head(model.backbone(batch).states[is_query]), answers[is_query])
 
-    given = drawn(random, kind, length)
-    loss = Loss(loss_of(*given), torch.tensor(1.0), {})
-    each = flops.count(model, given[0], lambda _: replace(loss, total=loss_of(*given)))
-    steps = max(1, round(budget / each))
+    # Long rows are learned by growing ones, each length with an equal part of the FLOPs.
+    grown = [n for n in GROWN if n < length] if length > LENGTH else []
+    steps: list[int] = []
+    for n in [*grown, length]:
+        given = drawn(random, kind, n)
+        loss = Loss(torch.tensor(0.0), torch.tensor(1.0), {})
+        each = flops.count(
+            model, given[0], lambda _, x=given, loss=loss: replace(loss, total=loss_of(*x))
+        )
+        steps += round(budget / (len(grown) + 1) / each) * [n]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, steps + 1, pct_start=0.1)
-    for _ in range(steps):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, len(steps) + 1, pct_start=0.1)
+    for n in steps:
         optimizer.zero_grad()
-        torch.autograd.backward(loss_of(*drawn(random, kind, length)))
+        torch.autograd.backward(loss_of(*drawn(random, kind, n)))
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -234,7 +241,7 @@ def recall(kind: str, length: int, budget: float) -> tuple[list[float], int]:
             best = head(model.backbone(batch).states).argmax(-1) == answers
             for shares, (low, high) in zip(right, bands(length), strict=True):
                 shares += best[(distances >= low) & (distances <= high)].float().tolist()
-    return [sum(shares) / max(1, len(shares)) for shares in right], steps
+    return [sum(shares) / max(1, len(shares)) for shares in right], len(steps)
 
 
 def in_process(function: Callable[..., tuple[float, float]], *given: object) -> tuple[float, float]:
