@@ -17,6 +17,7 @@ from foreword.comparison.jobs import Job
 from foreword.comparison.run import Comparison
 from foreword.errors import UserError
 from foreword.process.children import Children, Pool
+from foreword.runs.stages import JOBS
 from foreword.settings import plugins
 
 
@@ -72,7 +73,6 @@ def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -
     jobs = comparison.jobs()
     waiting = [job for job in jobs if comparison.seconds_taken(job) is None]
     under_way: dict[Future[Any], Job] = {}
-    show_progress = comparison.progress.stage("jobs beside each other")
     while True:
         # Submit what can begin; what builds on a failure never can.
         waiting = [job for job in waiting if not comparison.is_left_out(job)]
@@ -87,7 +87,7 @@ def _run(comparison: Comparison, cluster: Pool, after_job: Callable[[], None]) -
         if not under_way:
             return
         done = len(jobs) - len(waiting) - len(under_way)
-        show_progress(done, len(jobs), f"{done} of {len(jobs)} done")
+        comparison.progress.stage(JOBS)(done, len(jobs), f"{done} of {len(jobs)} done")
         # Store what has ended.
         for future in wait(under_way, return_when=FIRST_COMPLETED).done:
             job = under_way.pop(future)

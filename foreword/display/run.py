@@ -8,7 +8,7 @@ from typing import Any
 from foreword.display.bar import Advance, Bar
 from foreword.display.lines import line_of, prompt_and_text, say
 from foreword.formatting import rough
-from foreword.runs.stages import EVALUATING, SAVING, TRAINING
+from foreword.runs.stages import EVALUATING, JOBS, SAVING, TRAINING
 from foreword.train.log import STAGE, components, in_words
 
 
@@ -40,14 +40,15 @@ class LiveProgress:
     def stage(self, name: str) -> Advance:
         """Begin a stage; return a function that takes what is done, the total, and notes.
 
-        Training goes on after each evaluation and each checkpoint, which are announced by no line.
+        Training goes on after each evaluation and each checkpoint, which are announced by no line,
+        and so do jobs beside each other after what comes between them.
         """
         is_brief = name in (EVALUATING, SAVING)
         self._advance = self._bar.stage(
             name,
             is_announced=self._announces and not is_brief,
             has_lines=name != TRAINING,
-            continues=name == TRAINING,
+            continues=name in (TRAINING, JOBS),
             is_brief=is_brief,
         )
         return self._advance

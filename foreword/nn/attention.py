@@ -1,14 +1,15 @@
-"""Multi-head attention: (softmax((Q K' + E) / sqrt(d) + B + M) V + P) W_O.
+"""Multi-head attention: ((softmax((Q K' + E) / sqrt(d) + B + M) V + P) * G) W_O.
 
 | letter | meaning | computed by |
 |---|---|---|
-| Q | queries, x W_Q; rotated with rotary positions | `Attention.query`, `PositionScheme.rotate` |
-| K, V | keys and values, context (W_K, W_V); keys rotated too | `Attention.keys_values`, `Block` |
+| Q | queries, x W_Q; normed if `qk_norm`; then rotated | `Attention.query`, `PositionScheme` |
+| K, V | keys and values, context (W_K, W_V); keys as queries | `Attention.keys_values`, `Block` |
 | d | width of a head; 1 where scores are not scaled (T5) | `Attention.scale` |
 | E | content-dependent position scores (Shaw, Transformer-XL) | `PositionScheme.scores` |
 | B | position bias (ALiBi, T5) | `PositionScheme.bias` |
 | M | 0 where the mask allows the pair, else minus infinity[1] | `masks.Mask`, `prepare_mask` |
 | P | what a learned prefix adds, if there is one | `AttentionPrefix` |
+| G | a gate of each number, sigmoid(x W_G), if there is one | `Attention.gate` |
 | W_O | output projection | `Attention.output` |
 
 [1] A dense mask has half the least number of its type, so that a query without keys is not NaN.
@@ -29,7 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -42,8 +43,12 @@ from foreword.nn.cache import Cache
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.linear import Linear
 from foreword.nn.masks import AndMask, CausalMask, DocumentMask, FullMask, Mask
+from foreword.nn.norm import RMSNorm
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 from foreword.nn.precision import compute_dtype
+
+if TYPE_CHECKING:  # whose kinds of attention compute by `attend`
+    from foreword.nn.stack_settings import StackSettings
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 
@@ -376,32 +381,24 @@ class Attention(nn.Module):
     """Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
     Args:
-        d_model: width of x and of the context.
-        heads: number of heads.
-        d_head: width of a head; heads * d_head need not be d_model.
-        bias: whether the linear maps have biases.
-        is_scaled: whether scores are divided by sqrt(d_head); not in T5.
-        dropout: share of attention weights dropped in training; not of those of the prefix.
-        prefix: number of learned keys and values besides those of the context; 0 for none.
+        settings: widths and choices; heads * d_head need not be d_model. Weights of the prefix are
+            not dropped.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        heads: int,
-        d_head: int,
-        *,
-        bias: bool,
-        is_scaled: bool,
-        dropout: float,
-        prefix: int = 0,
-    ) -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.heads, self.d_head, self.dropout = heads, d_head, dropout
-        self.scale = d_head**-0.5 if is_scaled else 1.0
-        self.query = Linear(d_model, heads * d_head, bias=bias)
-        self.key_value = Linear(d_model, 2 * heads * d_head, bias=bias)
-        self.output = Linear(heads * d_head, d_model, bias=bias)
+        self.heads, self.d_head = heads, d_head = settings.heads, settings.head_width
+        self.dropout = settings.attention_dropout
+        self.scale = d_head**-0.5 if settings.scale_scores else 1.0
+        bias = settings.bias if settings.attention_bias is None else settings.attention_bias
+        width, d_model = heads * d_head, settings.d_model
+        self.query = Linear(d_model, width, bias=bias)
+        self.key_value = Linear(d_model, 2 * width, bias=bias)
+        self.output = Linear(width, d_model, bias=bias)
+        self.query_norm = RMSNorm(d_head, settings.norm_eps) if settings.qk_norm else None
+        self.key_norm = RMSNorm(d_head, settings.norm_eps) if settings.qk_norm else None
+        self.gate = Linear(d_model, width, bias=bias) if settings.attention_gate else None
+        prefix = settings.attention_prefix
         self.prefix = AttentionPrefix(prefix, heads, d_head) if prefix else None
 
     def keys_values(self, context: Tensor) -> Cache:
@@ -409,6 +406,7 @@ class Attention(nn.Module):
         batch, length, _ = context.shape
         both = self.key_value(context).view(batch, length, 2, self.heads, self.d_head)
         k, v = both.unbind(2)
+        k = k if self.key_norm is None else self.key_norm(k)
         return k.transpose(1, 2), v.transpose(1, 2)
 
     def forward(self, x: Tensor, kv: Cache, inputs: AttentionInputs) -> Tensor:
@@ -427,8 +425,9 @@ class Attention(nn.Module):
         heads = self._attend(q, *kv, inputs, self.dropout if self.training else 0.0)
         if self.prefix is not None:
             heads = heads + self.prefix(q, self.scale)
-        # The concatenated heads, times W_O.
+        # The concatenated heads, gated or not, times W_O.
         heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
+        heads = heads if self.gate is None else heads * torch.sigmoid(self.gate(x))
         out: Tensor = self.output(heads)
         return out
 
@@ -450,8 +449,9 @@ class Attention(nn.Module):
     def _queries(self, x: Tensor) -> Tensor:
         """Return Q before rotation, (batch, heads, queries, d_head)."""
         batch, length, _ = x.shape
-        q: Tensor = self.query(x)
-        return q.view(batch, length, self.heads, self.d_head).transpose(1, 2)
+        q: Tensor = self.query(x).view(batch, length, self.heads, self.d_head)
+        q = q if self.query_norm is None else self.query_norm(q)
+        return q.transpose(1, 2)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, inputs: AttentionInputs, dropout: float

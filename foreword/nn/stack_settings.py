@@ -32,6 +32,10 @@ class StackSettings(ModelSettings):
         norm_position: `pre` normalises the input of each sublayer, `post` the sum after it, `none`
             nothing.
         attention_bias: whether attention's linear maps have biases; default `bias`.
+        qk_norm: normalise each query and key, by RMSNorm with weights (d_head,), before they are
+            rotated (Henry et al. 2020; Qwen3).
+        attention_gate: multiply what each query gathers by a sigmoid of a linear map of its state,
+            number by number (Qiu et al. 2025; Qwen3-Next).
         position: position scheme.
         local_position: position scheme of layers whose attention is not dense (ModernBERT); default
             `position`. It cannot add to the embeddings.
@@ -62,6 +66,8 @@ class StackSettings(ModelSettings):
     residual_scale: Positive = 1.0
     norm_position: Literal["pre", "post", "none"] = "pre"
     attention_bias: bool | None = None
+    qk_norm: bool = False
+    attention_gate: bool = False
     position: PositionKind = part("nn/positions", "learned")
     local_position: PositionKind | None = part("nn/positions", is_optional=True)
     attention: MixerKind = part("nn/attentions", "dense")

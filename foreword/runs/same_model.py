@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.nn.attentions.gated_deltanet import GatedDeltaNet
 from foreword.nn.model import Architecture
 from foreword.nn.stack_settings import StackSettings
 from foreword.settings import config as recipes
@@ -32,12 +33,19 @@ def resolved(model: Architecture) -> Table:
         table["decoder_layers"] = model.decoder_layers or model.layers
     if table["position"]["kind"] != "t5_bias":
         table.pop("assumes_causal_mask", None)
+    if isinstance(delta := model.attention, GatedDeltaNet):
+        sizes = model.heads, model.head_width, model.head_width
+        filled = zip(("heads", "d_key", "d_value"), sizes, strict=True)
+        table["attention"] = {
+            **{key: value for key, value in filled if getattr(delta, key) is None},
+            **{key: value for key, value in table["attention"].items() if key != "chunk"},
+        }
     is_dense = table["attention"]["kind"] == "dense"  # then no layer is local
     if is_dense or table.get("local_position") == table["position"]:
         table.pop("local_position", None)
-    if is_dense:
-        table.pop("dense_every", None)
-        table.pop("first_dense", None)
+    every, first = (table.pop(key, 0) for key in ("dense_every", "first_dense"))
+    if every and not is_dense:
+        table["dense_layers"] = [*range(first, model.layers, every)]
     return table
 
 

@@ -18,6 +18,7 @@ Stage = Callable[[str], Callable[..., None]]
 TRAINING = "training"  # the steps themselves
 EVALUATING = "evaluating"  # between steps: the held-out loss, and samples
 SAVING = "saving"  # between steps: a checkpoint
+JOBS = "jobs beside each other"  # which go on while the stages of what ended come between
 LOOP_STAGES = (TRAINING, EVALUATING, SAVING)  # they follow each other until the budget is spent
 
 

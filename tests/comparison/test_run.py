@@ -17,6 +17,7 @@ from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.disk import atomic, stored
 from foreword.errors import UserError
+from foreword.runs import stages
 from foreword.runs.run import train_run
 from foreword.runs.run_folder import is_finished, read_recipe
 from foreword.settings import config
@@ -351,9 +352,12 @@ def test_a_tuning_that_two_tasks_score_is_done_once_by_jobs_beside_each_other(
     tasks = [grids.TASK, {**grids.TASK, "name": "Again", "metric": "accuracy"}]
     grids.write_files(tmp_path)
     file = grids.write_grid(tmp_path, tasks=tasks, cells=[grids.CAUSAL])
-    comparison = Comparison(load_grid(file), tmp_path / "out", grids.Quiet())
+    quiet = grids.Quiet()
+    comparison = Comparison(load_grid(file), tmp_path / "out", quiet)
     comparison.prepare()
-    run_on_pool(comparison, AtOnce())
+    run_on_pool(comparison, AtOnce(), lambda: quiet.notes.append("counting"))
+    shown = [name for name in quiet.notes if name in (stages.JOBS, "counting")]
+    assert stages.JOBS in shown[shown.index("counting") :]
     assert all(comparison.seconds_taken(job) is not None for job in comparison.jobs())
     assert sorted(submitted) == [
         "Reviews: bag of words",

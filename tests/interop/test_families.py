@@ -162,14 +162,19 @@ def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
 def test_import_then_export_gives_the_same_tensors(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
-    exported = exporting.find_family(open_run(run, "cpu"))
+    trained = open_run(run, "cpu")
+    exported = exporting.find_family(trained)
     assert kinds.name_of(exported) == family.partition("-")[0]
+    # What is stored as a distance from 1 is rounded when 1 is added.
+    maps = exported.tensors(trained.recipe, trained.vocab).maps
+    rounded = {name for one in maps if one.offset for name in one.theirs}
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
     patterns = kinds.load("interop/hf", family.partition("-")[0]).names.dropped
     left = {name for name in before if any(fnmatch(name, p) for p in patterns)}
     assert before.keys() == {*after, *left}
     for name, tensor in after.items():
-        assert name in left or torch.equal(tensor, before[name]), name
+        most = 2**-23 if name in rounded else 0.0
+        assert name in left or (tensor - before[name]).abs().max() <= most, name
     config, tokenizer = (
         cls.from_pretrained(again) for cls in (transformers.AutoConfig, transformers.AutoTokenizer)
     )

@@ -176,6 +176,7 @@ CARRIED = {
     "electra": "electra",
     "gpt1": "openai_gpt",
     "gpt2": "gpt2",
+    "hybrid_decoder": "qwen3_5_text",
     "longformer": "longformer",
     "modern_decoder": "llama",
     "modern_encoder": "modernbert",

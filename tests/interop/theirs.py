@@ -50,6 +50,20 @@ ELECTRA = NAMED | {"embedding_size": 16}
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 40}
 BIG_BIRD = NAMED | {"block_size": 4, "num_random_blocks": 2, "sep_token_id": 3}
 LLAMA = NAMED | ENDS | {"intermediate_size": 48}
+QWEN3 = LLAMA | {"num_key_value_heads": 4, "head_dim": 6}
+QWEN3_5 = QWEN3 | {
+    "num_hidden_layers": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 6,
+    "linear_value_head_dim": 10,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 5e3,
+        "partial_rotary_factor": 1.0,
+    },
+}
 MODERNBERT = NAMED | {
     "num_hidden_layers": 4,
     "intermediate_size": 48,
@@ -105,6 +119,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
         MODERNBERT | {"global_attn_every_n_layers": 2},
         BERT,
     ),
+    "qwen3": ("Qwen3ForCausalLM", QWEN3, GPT),
+    "qwen3_5_text": ("Qwen3_5ForCausalLM", QWEN3_5, GPT),
     "roberta": ("RobertaForMaskedLM", NAMED | OFFSET, ROBERTA),
     "t5": ("T5ForConditionalGeneration", T5_SIZES, T5),
     "t5-1.1": ("T5ForConditionalGeneration", T5_1_1, T5),
@@ -143,6 +159,8 @@ def write(family: str, folder: Path) -> nn.Module:
                 parameter[:2] = 0
             if roles is ROBERTA and "token_type" in name:
                 parameter.zero_()
+            if settings is QWEN3_5 and "norm" in name and "linear_attn" not in name:
+                parameter -= 1  # it is the distance from 1
     model.save_pretrained(folder)
     write_tokenizer(folder, roles)
     return model

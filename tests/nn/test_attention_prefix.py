@@ -75,9 +75,9 @@ def rotated(x: Tensor, base: float) -> Tensor:
 def test_attention_with_a_prefix_equals_its_formula() -> None:
     """softmax(R q (R k)') v + tanh(g) softmax(q P_k') P_v by hand, in float64; R rotates."""
     torch.manual_seed(1)
-    attention = Attention(
-        D_MODEL, HEADS, D_HEAD, bias=True, is_scaled=True, dropout=0.0, prefix=PREFIX
-    ).double()
+    sizes = {"d_model": D_MODEL, "heads": HEADS, "d_head": D_HEAD}
+    settings = Transformer(**sizes, attention_dropout=0.0, attention_prefix=PREFIX)
+    attention = Attention(settings).double()
     opened(attention)
     x = torch.randn(1, LENGTH, D_MODEL, dtype=torch.float64)
     rotary = Rotary().build(D_MODEL, HEADS, D_HEAD, layers=1, is_causal=True)

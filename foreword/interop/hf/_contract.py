@@ -84,8 +84,8 @@ class SettingMap:
 class ParameterMap:
     """Parameters of ours and tensors of theirs that hold the same values.
 
-    Theirs, concatenated along the first dimension, equal ours concatenated, up to a transpose and
-    skipped rows.
+    Theirs, concatenated along the first dimension, equal ours concatenated, up to a transpose,
+    skipped rows, the order of rows and a number.
 
     Attributes:
         ours: names in our model.
@@ -93,6 +93,9 @@ class ParameterMap:
         is_transposed: whether theirs are stored as (in, out).
         skipped: number of first rows of theirs that no text uses.
         shape: the shape of each of theirs, if its last two dimensions are one of ours.
+        heads: if not 0, the number of heads by which our parameters, of equal sizes, take turns in
+            theirs: the first head of each, then the second.
+        offset: what theirs lack: 1 for the weights of a norm that are stored as distances from 1.
     """
 
     ours: tuple[str, ...]
@@ -100,14 +103,21 @@ class ParameterMap:
     is_transposed: bool = False
     skipped: int = 0
     shape: tuple[int, ...] | None = None
+    heads: int = 0
+    offset: float = 0.0
 
     def from_hf(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
         """Return our parameters; `rows` gives the number of rows of each."""
-        return torch.split(torch.cat([self._in(t) for t in theirs])[self.skipped :], rows)
+        whole = torch.cat([self._in(t) for t in theirs])[self.skipped :] + self.offset
+        if self.heads:
+            whole = _turned(whole, self.heads, len(rows))
+        return torch.split(whole, rows)
 
     def to_hf(self, ours: Iterable[Tensor]) -> list[Tensor]:
         """Return their tensors; skipped rows are 0."""
-        whole = torch.cat(list(ours))
+        whole = torch.cat(list(ours)) - self.offset
+        if self.heads:
+            whole = _turned(whole, len(self.ours), self.heads)
         if self.skipped:
             whole = torch.cat([whole.new_zeros(self.skipped, *whole.shape[1:]), whole])
         return [self._out(part).contiguous() for part in whole.chunk(len(self.theirs))]
@@ -119,6 +129,11 @@ class ParameterMap:
     def _out(self, part: Tensor) -> Tensor:
         flat = part.t() if self.is_transposed else part
         return flat if self.shape is None else flat.reshape(self.shape)
+
+
+def _turned(rows: Tensor, outer: int, inner: int) -> Tensor:
+    """Return rows that are ordered by `outer` and then by `inner` groups in the other order."""
+    return rows.view(outer, inner, -1, *rows.shape[1:]).transpose(0, 1).flatten(0, 2)
 
 
 @dataclass(frozen=True)
@@ -140,7 +155,7 @@ class PublishedHead:
             differ; tensors without any are left out.
         max_length: the most tokens of texts on which it computes what ours does; None for all.
         problem: why it computes something else on longer texts.
-        architecture: the class in `transformers`; see `published_head`.
+        architecture: the class in `transformers`, if its name is not its family's and its own.
     """
 
     output: str
@@ -169,8 +184,7 @@ def map_each(
     ours: str,
     theirs: str,
     kinds: tuple[str, ...] = ("weight", "bias"),
-    *,
-    is_transposed: bool = False,
+    **options: Any,
 ) -> Iterator[ParameterMap]:
     """Yield a `ParameterMap` for each line of a table and each of `kinds`.
 
@@ -179,14 +193,14 @@ def map_each(
         ours: the prefix of our names.
         theirs: the prefix of their names.
         kinds: the suffixes, "weight" and "bias".
-        is_transposed: as in `ParameterMap`.
+        options: more of `ParameterMap`'s.
     """
     for our, their in names.items():
         for kind in kinds:
             yield ParameterMap(
                 tuple(f"{ours}{name}.{kind}" for name in our.split()),
                 tuple(f"{theirs}{name}.{kind}" for name in their.split()),
-                is_transposed,
+                **options,
             )
 
 
@@ -362,7 +376,8 @@ def published_head(family: Family, design: Design, auto_class: str) -> Published
         auto_class: the class without its family: `TokenClassification`.
     """
     head = family.heads(design).get(auto_class)
-    return head and replace(head, architecture=f"{family.names.stem}For{auto_class}")
+    name = f"{family.names.stem}For{auto_class}"
+    return head and replace(head, architecture=head.architecture or name)
 
 
 def _put(table: Table, name: str, value: Any) -> None:

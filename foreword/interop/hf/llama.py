@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,14 +14,15 @@ from foreword.interop.hf import _decoder as decoder
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
-BLOCK = {
+ATTENTION = {
     "attention.query attention.key_value": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
     "attention.output": "self_attn.o_proj",
-    "attention_norm": "input_layernorm",
+}
+FEEDFORWARD = {
     "feedforward.up": "mlp.gate_proj mlp.up_proj",
     "feedforward.down": "mlp.down_proj",
-    "feedforward_norm": "post_attention_layernorm",
 }
+NORMS = {"attention_norm": "input_layernorm", "feedforward_norm": "post_attention_layernorm"}
 BASE = 10_000.0
 
 
@@ -62,6 +64,8 @@ class Llama(hf.Family):
         supported={"attention_bias": False, "mlp_bias": False},
         ignored=("pretraining_tp",),
     )
+    rotary: ClassVar[Mapping[str, Any]] = {"rope_type": "default"}  # beside the base
+    norm_offset: ClassVar[float] = 0.0
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> hf.Table:
         """Return the model with its rotary base, and its output layer tied or not.
@@ -75,7 +79,7 @@ class Llama(hf.Family):
             raise hf_config.refuse(
                 "num_key_value_heads", f"{table['heads']}, one for each attention head"
             )
-        table["position"]["base"] = _base(hf_config)
+        table["position"]["base"] = _base(hf_config, self.rotary)
         hf_config.get("max_position_embeddings", 2048)
         is_tied = hf_config.get("tie_word_embeddings", False)
         output, embedding = weights.get("lm_head.weight"), weights.get(self.names.embedding)
@@ -91,7 +95,7 @@ class Llama(hf.Family):
             "num_key_value_heads": model.heads,
             "max_position_embeddings": design.packing.length,
             "rope_theta": base,
-            "rope_parameters": {"rope_theta": base, "rope_type": "default"},
+            "rope_parameters": {"rope_theta": base, **self.rotary},
             "tie_word_embeddings": model.tied,
             **self.keys.supported,
         }
@@ -109,12 +113,22 @@ class Llama(hf.Family):
     def tensors(self, design: hf.Design, vocab: Vocab) -> hf.TensorMaps:
         prefix, kind = self.names.prefix, ("weight",)
         maps = [hf.ParameterMap(("backbone.embedding.token.weight",), (self.names.embedding,))]
+        offset = self.norm_offset
         for n in range(design.model.layers):
-            maps += hf.map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}.", kind)
-        maps += hf.map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind)
+            ours, theirs = f"backbone.stack.blocks.{n}.", f"{prefix}layers.{n}."
+            maps += self.mixer(design, n, ours, theirs)
+            maps += hf.map_each(FEEDFORWARD, ours, theirs, kind)
+            maps += hf.map_each(NORMS, ours, theirs, kind, offset=offset)
+        maps += hf.map_each({"final_norm": "norm"}, "backbone.stack.", prefix, kind, offset=offset)
         if design.model.tied:
             return hf.TensorMaps(tuple(maps), tied={"lm_head.weight": self.names.embedding})
         return hf.TensorMaps((*maps, hf.ParameterMap(("heads.token.weight",), ("lm_head.weight",))))
+
+    def mixer(
+        self, design: hf.Design, layer: int, ours: str, theirs: str
+    ) -> Iterator[hf.ParameterMap]:
+        """Yield the maps of a layer's attention; the last two are the prefixes of its names."""
+        yield from hf.map_each(ATTENTION, ours, theirs, ("weight",))
 
     def heads(self, design: hf.Design) -> Mapping[str, hf.PublishedHead]:
         """Return heads called `score`: of tokens, and of the last state without a bias."""
@@ -125,15 +139,15 @@ class Llama(hf.Family):
         }
 
 
-def _base(hf_config: HFConfig) -> float:
-    """Return the base of rotary positions."""
+def _base(hf_config: HFConfig, rotary: Mapping[str, Any]) -> float:
+    """Return the base of rotary positions, of which a family may say no more than `rotary`."""
     configured = hf_config.get("rope_theta", None, float)
     options = dict(hf_config.get("rope_parameters", None, dict) or {})
     scaling = hf_config.get("rope_scaling", None, dict)
     if scaling and scaling.get("rope_type", scaling.get("type", "default")) != "default":
         raise hf_config.refuse("rope_scaling", "none")
     base = options.pop("rope_theta", BASE if configured is None else configured)
-    is_plain = not options or options == {"rope_type": "default"}
+    is_plain = not options or options == rotary
     if not is_plain or type(base) not in (int, float) or configured not in (None, base):
         raise hf_config.refuse("rope_parameters", "rope_theta alone, the same as rope_theta")
     return float(base)
