@@ -119,7 +119,7 @@ def test_too_little_held_out_text_is_refused_where_the_loss_is_compared(tmp_path
     measured: dict[str, Any] = {"heldout": ["short.txt"], "cells": [CAUSAL]}
     Comparison(load_grid(grids.write_grid(tmp_path, **measured)), tmp_path / "a", Quiet()).prepare()
     grid = load_grid(grids.write_grid(tmp_path, tasks=None, **measured))
-    with pytest.raises(UserError, match=r"cell '.*': . tokens of held-out .* prepare.heldout"):
+    with pytest.raises(UserError, match=r"cell '.*': . tokens of held-out .* --heldout, .*\[set\]"):
         Comparison(grid, tmp_path / "b", Quiet()).prepare()
 
 
