@@ -43,6 +43,9 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None, *, is_new: bool = True) 
         vocab.id(name)
     for number, (_, stage) in enumerate(recipe.in_stages()):
         try:
+            end, eos = stage.objective.end, stage.bos_and_eos[1]
+            if stage.objective.predicts.any_order and end not in ("", eos):
+                raise UserError(f"objective.end: '{end}' ends no text: packing.eos is '{eos}'")
             stage.layout.arrange(dummy_example(stage, vocab), vocab)
         except UserError as error:
             is_own = number == len(recipe.stages or ())
