@@ -64,7 +64,7 @@ def shallow(recipe: Recipe, few_layers: int = 0) -> tuple[Recipe, dict[str, int]
         recipe: a recipe.
         few_layers: the few, of models with more than twice as many; default `FEW_LAYERS`.
     """
-    few_layers = few_layers or FEW_LAYERS
+    few_layers = few_layers or max(FEW_LAYERS, getattr(recipe.model, "first_dense", 0) + 1)
     model = recipe.model
     if not isinstance(model, ModelSettings):
         return recipe, {}
