@@ -26,7 +26,7 @@ from foreword.errors import UserError
 from foreword.runs.provenance import make_provenance
 from foreword.scaling.runs import has_begun
 from foreword.settings import config
-from foreword.tuning.scores import BOUND
+from foreword.tuning.tasks._contract import BOUND
 
 FILE = "claims.json"
 UNTRAINED = ("reach",)  # metrics of what a network can do, whatever it has learned

@@ -41,7 +41,8 @@ from foreword.evaluation.statistics import (
 from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
-from foreword.tuning.scores import BOUND, Scores
+from foreword.tuning.scores import Scores
+from foreword.tuning.tasks._contract import BOUND
 from foreword.types import Array
 
 Measure = GridTask | GridProbe | GridText

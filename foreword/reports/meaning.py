@@ -9,7 +9,8 @@ from typing import Any
 from foreword.evaluation.statistics import LEVEL, Interval, Spread, difference, half_width_of_share
 from foreword.formatting import at_most, figure
 from foreword.reports.folder import Record, number
-from foreword.tuning.scores import BOUND, as_gain, is_lower_better, metric_name
+from foreword.tuning.scores import as_gain, is_lower_better, metric_name
+from foreword.tuning.tasks._contract import BOUND
 
 # Metrics that people read in percent and points.
 SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")

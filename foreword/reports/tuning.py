@@ -12,7 +12,8 @@ from foreword.reports.folder import Record, SavedEvaluation, number
 from foreword.reports.meaning import SCRATCH, is_baseline, pretraining_gain, score_sentence
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
-from foreword.tuning.scores import ABOUT, BOUND, Scores, metric_name, train_count
+from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
+from foreword.tuning.tasks._contract import BOUND
 
 SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
 

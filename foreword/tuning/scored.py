@@ -25,9 +25,9 @@ from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.scores import BOUND, WHY_UNDEFINED, metric_name, of_classes
+from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
+from foreword.tuning.tasks._contract import BOUND, Confusion, ExampleOutputs, Task
 from foreword.tuning.tasks._writing import ABOUT_BOUND, is_bound
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter

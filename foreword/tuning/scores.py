@@ -13,10 +13,9 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.formatting import at_most
 from foreword.settings import kinds, plugins
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import BOUND, Task
 
 WHY_UNDEFINED = "since all predictions or all labels are equal"  # of a correlation
-BOUND = "perplexity"  # the score that is an upper bound where a row has `is_bound`
 CHANGE = ("distance", "curvature")  # of the weights, with `TuneSettings.measures_change`
 STD = "_std"  # ends the name of a deviation in a row
 LAYER = "layer_"  # begins the names of learned weights of layers in a row

@@ -24,8 +24,7 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.special import EOS, SEP
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.scores import BOUND
-from foreword.tuning.tasks._contract import Labels, Task
+from foreword.tuning.tasks._contract import BOUND, Labels, Task
 from foreword.types import Array, Loss
 
 DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
