@@ -70,6 +70,13 @@ def test_parts_of_recipes_are_compatible_and_special_tokens_exist(name: str) -> 
         assert batch.source.ids.shape[1] in (64, 128, 512)
 
 
+def test_a_hybrid_without_a_dense_layer_is_refused() -> None:
+    few = ["model.layers=3"]
+    with pytest.raises(UserError, match=r"model\.first_dense: none of 3 layers is dense"):
+        load_recipe("hybrid_decoder_tiny", few)
+    load_recipe("hybrid_decoder_tiny", [*few, "model.first_dense=2"])
+
+
 # All parameters of the released weights, a tied output layer once.
 RELEASED = {
     "gpt1": 116_534_784,  # `openai-gpt`

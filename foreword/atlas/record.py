@@ -26,6 +26,7 @@ from foreword.errors import UserError
 from foreword.runs.provenance import make_provenance
 from foreword.scaling.runs import has_begun
 from foreword.settings import config
+from foreword.tuning.tasks._contract import BOUND
 
 FILE = "claims.json"
 UNTRAINED = ("reach",)  # metrics of what a network can do, whatever it has learned
@@ -97,9 +98,10 @@ class Findings:
         return list(values_of(self.scores, of, self.metrics.get(term.measure, "")).values())
 
     def is_bound(self, term: ClaimTerm) -> bool:
-        """Return whether the values of a term are upper bounds of losses."""
+        """Return whether the values of a term are upper bounds, of losses or of answers'."""
         runs = [run for run in self.runs if run["cell"] == term.cell]
-        return term.measure in LOSSES and any(run.get("is_bound") for run in runs)
+        is_loss = term.measure in LOSSES or self.metrics.get(term.measure) == BOUND
+        return is_loss and any(run.get("is_bound") for run in runs)
 
     def not_begun(self, term: ClaimTerm) -> str:
         """Return in words that the cell of a term has not begun, where its quality is measured.

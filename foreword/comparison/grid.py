@@ -426,7 +426,7 @@ def load_grid(
     if grid.heldout and grid.sources:
         raise UserError(
             f"{path}: heldout: a share of each source of data.sources is held out, so no text can "
-            "be named; set prepare.heldout to another share"
+            "be named; set another share by prepare = { heldout = 0.1 } in the grid's [set]"
         )
     if not grid.data:
         raise UserError(f"{path}: data: required: name the text with --data, or in the grid")

@@ -42,6 +42,7 @@ from foreword.runs.provenance import read_state
 from foreword.settings import config
 from foreword.train import checkpoint, log
 from foreword.tuning.scores import Scores
+from foreword.tuning.tasks._contract import BOUND
 from foreword.types import Array
 
 Measure = GridTask | GridProbe | GridText
@@ -219,16 +220,17 @@ class Results:
         available = [value for value in values if value is not None]
         return interval(available) if available else None
 
-    def is_bound(self, cell: Cell) -> bool:
-        """Return whether the losses of a cell's runs are upper bounds."""
-        return any(run.is_bound for run in self.runs if run.cell == cell.name)
+    def is_bound(self, cell: Cell, measure: Measure | None = None) -> bool:
+        """Return whether the losses of a cell's runs, or its scores, are upper bounds."""
+        is_loss = isinstance(measure, GridText | None) or self.metric(measure) == BOUND
+        return is_loss and any(run.is_bound for run in self.runs if run.cell == cell.name)
 
-    @property
-    def ranked(self) -> list[Cell]:
-        """The cells whose losses rank each other: of exact ones and upper bounds, the exact."""
+    def ranked(self, measure: Measure | None = None) -> list[Cell]:
+        """Return the cells whose losses, or scores, rank each other: exact ones, or all bounds."""
         cells = self.comparison.grid.cells
-        is_mixed = len({run.is_bound for run in self.runs}) > 1
-        return [cell for cell in cells if not (is_mixed and self.is_bound(cell))]
+        bounds = {cell.name for cell in cells if self.is_bound(cell, measure)}
+        has_exact = any(run.cell not in bounds for run in self.runs)
+        return [cell for cell in cells if not (has_exact and cell.name in bounds)]
 
     def metric(self, task: Measure) -> str:
         """Return the metric shown for a task: its own or the first known; "" if none is."""
@@ -250,7 +252,7 @@ class Results:
 
     def spreads(self, task: Measure) -> list[Spread]:
         """Return the spread of each pretrained cell's scores on a task, over seeds."""
-        cells = [self.task_values(c.name, task, PRETRAINED) for c in self.comparison.grid.cells]
+        cells = [self.task_values(c.name, task, PRETRAINED) for c in self.ranked(task)]
         known = [[value for value in values if not math.isnan(value)] for values in cells]
         return [Spread.of(values) for values in known if values]
 

@@ -218,7 +218,8 @@ class Comparison:
         if is_loss and held < length:
             raise UserError(
                 f"{held:,} tokens of held-out text do not fill one row of {length}, so there is no "
-                "loss to compare; give more text, or set a larger prepare.heldout"
+                "loss to compare; give more text, name some to hold out with --heldout, or hold "
+                "out more by prepare = { heldout = 0.1 } in the grid's [set]"
             )
 
     def run(self, after_job: Callable[[], None] = lambda: None) -> bool:

@@ -15,13 +15,13 @@ from foreword.comparison import verdicts
 from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.power import power_notes
-from foreword.comparison.probing import RANDOM, GridText, named, texts_of
+from foreword.comparison.probing import RANDOM, named, texts_of
 from foreword.comparison.results import NUMBERS, Measure, Results
 from foreword.comparison.run import RESULTS
 from foreword.comparison.sweep import SEED, describe, ranked, settings_at_edge
 from foreword.disk import atomic, stored
 from foreword.evaluation.margins import points
-from foreword.evaluation.statistics import LEVEL, Interval, half_width_of_share, signal_notes
+from foreword.evaluation.statistics import LEVEL, half_width_of_share, signal_notes
 from foreword.formatting import at_most, duration, power, quantity
 from foreword.settings.config import to_toml
 from foreword.tuning.scores import metric_name
@@ -103,9 +103,9 @@ def notes(results: Results) -> list[str]:
         )
     if bounds := [cell.name for cell in grid.cells if results.is_bound(cell)]:
         lines.append(
-            f"Losses of {', '.join(bounds)} are upper bounds of the text's negative log-likelihood "
-            "(masked diffusion), estimated by random masking; no verdict sets them against exact "
-            "losses."
+            f"Losses of {', '.join(bounds)}, and perplexities of answers, are upper bounds of the "
+            "text's negative log-likelihood (masked diffusion), estimated by random masking; no "
+            "verdict sets them against exact ones."
         )
     # What the intervals are over, and what they leave out.
     if grid.most_seeds > 1:
@@ -324,17 +324,10 @@ def _pretraining(results: Results) -> MarkdownTable:
 
 def _measured(results: Results, title: str, measures: Sequence[Measure]) -> MarkdownTable:
     """Return a table of measurements: a row per cell, a column for each, and for random weights."""
-    are_losses = [isinstance(m, GridText) for m in measures for _ in range(1 + m.scratch)]
     rows = [
-        (
-            cell.name,
-            *(
-                at_most(str(value or MISSING), is_loss and results.is_bound(cell))
-                for value, is_loss in zip(row, are_losses, strict=True)
-            ),
-        )
+        (cell.name, *row)
         for cell in results.comparison.grid.cells
-        if any(row := _scores(results, cell, measures))
+        if (row := _scores(results, cell, measures))
     ]
     return MarkdownTable(title, _columns(results, measures, RANDOM), tuple(rows))
 
@@ -348,8 +341,8 @@ def _fine_tuning(results: Results) -> MarkdownTable:
     for cell in grid.cells if grid.tasks else ():
         if not results.comparison.tasks_of(cell):
             rows.append((cell.name, *["not applicable"] * (len(columns) - 1)))
-        elif any(row := _scores(results, cell, grid.tasks)):
-            rows.append((cell.name, *(str(value or MISSING) for value in row)))
+        elif row := _scores(results, cell, grid.tasks):
+            rows.append((cell.name, *row))
     # A row per baseline.
     baselines = [score for score in results.scores if not score.cell]
     for name in dict.fromkeys(score.start for score in baselines):
@@ -387,13 +380,15 @@ def _columns(results: Results, measures: Sequence[Measure], scratch: str) -> tup
     return tuple(columns)
 
 
-def _scores(results: Results, cell: Cell, measures: Sequence[Measure]) -> list[Interval | None]:
-    """Return a cell's scores in these columns."""
-    return [
-        results.task_interval(cell.name, each, start)
+def _scores(results: Results, cell: Cell, measures: Sequence[Measure]) -> list[str]:
+    """Return a cell's scores in these columns, upper bounds marked; none if it has no score."""
+    scores = [
+        (each, results.task_interval(cell.name, each, start))
         for each in measures
         for start in ("pretrained", *["from scratch"] * each.scratch)
     ]
+    shown = [at_most(str(one or MISSING), results.is_bound(cell, each)) for each, one in scores]
+    return shown if any(one for _, one in scores) else []
 
 
 def _samples(results: Results) -> MarkdownTable:

@@ -125,7 +125,7 @@ def _loss_verdict(results: Results) -> Verdict | None:
 def _comparable_losses(results: Results) -> tuple[dict[str, dict[int, float]], str]:
     """Return the losses of cells by seed: bits per byte, or of one objective on the same rows."""
     by_key: dict[str, dict[str, dict[int, float]]] = {"bits_per_byte": {}, "heldout_loss": {}}
-    ranked = {cell.name for cell in results.ranked}
+    ranked = {cell.name for cell in results.ranked()}
     for run in results.runs:
         for key, losses in by_key.items():
             if run.cell not in ranked:
@@ -150,9 +150,7 @@ def _predictions(results: Results, cell: Cell) -> str:
 
 def _measure_verdict(results: Results, measure: Measure) -> Verdict | None:
     """Return the verdict on a task, a probe or the text of a source."""
-    metric, cells = results.metric(measure), list(results.comparison.grid.cells)
-    if isinstance(measure, GridText):
-        cells = results.ranked
+    metric, cells = results.metric(measure), results.ranked(measure)
     values = {
         cell.name: seeds
         for cell in cells

@@ -61,8 +61,10 @@ def generate(
         UserError: the model fills blanks, a prompt is empty or too long, or the texts do not fit
             into memory.
     """
-    if with_steps and not prompted.unmasks:
-        raise prompted.unable("writes from left to right, a token a step", "masked diffusion")
+    in_steps = with_steps or (sampling.steps, sampling.block) != (Sampling.steps, Sampling.block)
+    if in_steps and not prompted.unmasks:
+        does = "writes a token a step, from left to right, without --steps, --block, --show-steps"
+        raise prompted.unable(does, "masked diffusion")
     starts = starts_of(prompted, prompts)
     require_memory_to_sample(prompted, len(starts) * samples, sampling.tokens)
     numbered = [replace(start, number=n) for start in starts for n in range(samples)]

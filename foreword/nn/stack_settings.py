@@ -95,7 +95,10 @@ class StackSettings(ModelSettings):
                 "normalise_first: false skips the first layer's pre-norm; it requires "
                 "norm_position='pre' and share='none'"
             )
-
+        if self.dense_every and self.first_dense >= self.layers:
+            raise ValueError(
+                f"first_dense: none of {self.layers} layers is dense; set it below that"
+            )
         if self.share in ("all", "attention") and 0 < self._recurrences < self.layers:
             raise ValueError(
                 f"share: '{self.share}' requires attention of one kind in all layers; use "

@@ -92,7 +92,9 @@ def estimate(
         costs = _measured(setup) if is_small else _counted(setup)
     _, _, tokens, operations, seconds, _ = costs
     epochs_per_step = share * setup.feed.epochs(1)
-    steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs_per_step)
+    budget = Budget.of(recipe.train)
+    budget.require_step(operations)
+    steps = steps_of(budget, tokens, operations, seconds, epochs_per_step)
     parameters = count_parameters(recipe, setup.vocab)
     return Estimate(parameters, *costs, steps, steps * epochs_per_step)
 

@@ -10,6 +10,7 @@ from foreword.evaluation.statistics import LEVEL, Interval, Spread, difference, 
 from foreword.formatting import at_most, figure
 from foreword.reports.folder import Record, number
 from foreword.tuning.scores import as_gain, is_lower_better, metric_name
+from foreword.tuning.tasks._contract import BOUND
 
 # Metrics that people read in percent and points.
 SHARES = ("accuracy", "f1", "entity_f1", "answer_f1", "exact_match")
@@ -98,11 +99,13 @@ def score_sentence(rows: Sequence[Record], metric: str) -> str:
     score = number(pretrained, metric)
     baselines = [row for row in rows if is_baseline(row) and not math.isnan(number(row, metric))]
     named = [f"{row['strategy']} {_score(number(row, metric), metric)}" for row in baselines]
-    text = f"Fine-tuned, the pretrained model reaches {_score(score, metric)}"
+    is_bound = metric == BOUND and "is_bound" in pretrained
+    reached = at_most(_score(score, metric), is_bound)
+    text = f"Fine-tuned, the pretrained model reaches {reached}"
     text += f"; without a network: {', '.join(named)}." if named else "."
-    reached = as_gain(metric, score)
+    least = math.inf if is_bound else as_gain(metric, score)
     better = [
-        str(row["strategy"]) for row in baselines if as_gain(metric, number(row, metric)) >= reached
+        str(row["strategy"]) for row in baselines if as_gain(metric, number(row, metric)) >= least
     ]
     return text + (f" It is no better than {' and '.join(better)}." if better else "")
 

@@ -322,7 +322,7 @@ def _score(row: Scores, name: str, count: int) -> str:
     """Return a score, of an accuracy with the interval that the number of examples allows."""
     score = row.metrics.get(name)
     if score is None or name != "accuracy" or math.isnan(score.mean):
-        return "" if score is None else str(score)
+        return "" if score is None else row.shown(name)
     low, high = wilson(score.mean * count, count)
     return f"{score} [{low:.3f}, {high:.3f}]"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from foreword.formatting import cell, figure
+from foreword.formatting import at_most, cell, figure
 from foreword.reports import fragments
 from foreword.reports.charts import scores_chart
 from foreword.reports.folder import Record, SavedEvaluation, number
@@ -13,6 +13,7 @@ from foreword.reports.meaning import SCRATCH, is_baseline, pretraining_gain, sco
 from foreword.reports.tables import Table
 from foreword.reports.tuning_curves import confusion, curves
 from foreword.tuning.scores import ABOUT, Scores, metric_name, train_count
+from foreword.tuning.tasks._contract import BOUND
 
 SETTINGS = ("lr", "epochs", "seeds", "trained_parameters")  # columns where variants differ
 
@@ -101,7 +102,8 @@ def _is_other(key: str, names: Sequence[str]) -> bool:
 def _with_deviation(row: Record, name: str) -> str:
     deviation = number(row, f"{name}_std")
     text = figure(number(row, name), 3)
-    return text if math.isnan(deviation) else f"{number(row, name):.3f} ± {deviation:.3f}"
+    text = text if math.isnan(deviation) else f"{number(row, name):.3f} ± {deviation:.3f}"
+    return at_most(text, name.endswith(BOUND) and "is_bound" in row)
 
 
 def _unit(evaluation: SavedEvaluation) -> str:

@@ -62,13 +62,15 @@ class StartingModel(TrainedModel):
         """
         # Layout, row length and special tokens must suit the model.
         layout, trained = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
-        is_turned = layout != trained
-        if is_turned and not turned.can_be(self.recipe, recipe):
-            raise UserError(
-                f"layout.kind: the recipe's is '{layout}', and {self.name} was trained with "
-                f"'{trained}'; choose a recipe of that layout (a Transformer of layout "
-                f"{', '.join(turned.LAYOUTS)} can be turned into another of these)"
-            )
+        is_turned, can_be_turned = layout != trained, turned.can_be(self.recipe, recipe)
+        for part in ("layout", "model"):
+            kind, own = (kinds.name_of(getattr(each, part)) for each in (recipe, self.recipe))
+            if kind != own and not can_be_turned:
+                raise UserError(
+                    f"{part}.kind: the recipe's is '{kind}', and {self.name} was trained with "
+                    f"'{own}'; choose a recipe of that {part} (a Transformer of layout "
+                    f"{', '.join(turned.LAYOUTS)} can be turned into another of these)"
+                )
         limit = self.recipe.model.limit
         if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
             fitting = (n for n in range(limit, 0, -1) if recipe.max_sequence(n) <= limit)
@@ -108,9 +110,6 @@ class StartingModel(TrainedModel):
         if missing or not all(name.startswith("heads.") for name in unused):
             raise self._mismatch(recipe, missing or unused)
         notes = (f"heads left behind: {', '.join(unused)}",) if unused else ()
-        wanted, own = kinds.name_of(recipe.model), kinds.name_of(self.recipe.model)
-        if wanted != own:
-            notes += (f"the recipe's model, {wanted}, is left out: {self.name}, {own}, goes on",)
         return replace(self, recipe=combined, model=model, notes=self.notes + notes)
 
     def _mismatch(self, recipe: Recipe, names: list[str]) -> UserError:

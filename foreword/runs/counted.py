@@ -165,8 +165,9 @@ def _row_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
 def _period(recipe: Recipe) -> int:
     """Return a number of layers, at least two, that holds each kind of layer equally often."""
     model = recipe.model
-    period = (model.dense_every or 1) if isinstance(model, StackSettings) else 1
-    return period * math.ceil(2 / period)
+    if not isinstance(model, StackSettings) or not model.dense_every:
+        return 2
+    return model.dense_every * math.ceil(max(2, model.first_dense + 1) / model.dense_every)
 
 
 def _counts(

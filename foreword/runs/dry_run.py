@@ -43,6 +43,9 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None, *, is_new: bool = True) 
         vocab.id(name)
     for number, (_, stage) in enumerate(recipe.in_stages()):
         try:
+            end, eos = stage.objective.end, stage.bos_and_eos[1]
+            if stage.objective.predicts.any_order and end not in ("", eos):
+                raise UserError(f"objective.end: '{end}' ends no text: packing.eos is '{eos}'")
             stage.layout.arrange(dummy_example(stage, vocab), vocab)
         except UserError as error:
             is_own = number == len(recipe.stages or ())
@@ -61,7 +64,7 @@ def shallow(recipe: Recipe, few_layers: int = 0) -> tuple[Recipe, dict[str, int]
         recipe: a recipe.
         few_layers: the few, of models with more than twice as many; default `FEW_LAYERS`.
     """
-    few_layers = few_layers or FEW_LAYERS
+    few_layers = few_layers or max(FEW_LAYERS, getattr(recipe.model, "first_dense", 0) + 1)
     model = recipe.model
     if not isinstance(model, ModelSettings):
         return recipe, {}

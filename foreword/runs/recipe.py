@@ -205,7 +205,8 @@ class Recipe:
                 "first of a text requires one; set packing.bos"
             )
         if not self.model.reads_ahead and not self.layout.is_causal:
-            raise UserError("layout.kind: this model reads only left to right; use 'decoder'")
+            name = kinds.name_of(getattr(self.model, "attention", self.model))
+            raise UserError(f"layout.kind: '{name}' reads only left to right; use 'decoder'")
         if self.model.assumes_causal_mask and not self.layout.is_causal:
             raise UserError(
                 "model.assumes_causal_mask=true needs a causal layout; set it to false or use "

@@ -464,6 +464,7 @@ def _begin(
         load_start(run.folder, setup.model)
         loop.state.before = first_embeddings.load(run, setup)
         loop.state.spent = replace(loop.state.before)
+        loop.budget.require_step(loop.options.flops)
     if processes.is_first():
         log.rewind(run.folder, loop.state.spent.steps if has_begun else -1)
     if setup.recipe.train.compile == "on":

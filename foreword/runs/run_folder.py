@@ -136,6 +136,8 @@ def _what_it_is(folder: Path) -> str:
     """Return what a folder that is not a run holds, and what to do with it; "" if unknown."""
     if is_checkpoint(folder):
         return f"; it is a checkpoint of {folder.parent.parent}"
+    if (folder / FILE).is_file() and not checkpoint.all_in(folder):
+        return "; a run was stopped here before it was saved; begin it again by 'foreword pretrain'"
     hints = {
         "config.json": "; a Hugging Face model becomes a run by "
         f"{quoted_command('import', folder)}",

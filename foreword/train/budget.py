@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from foreword.errors import UserError
 from foreword.formatting import rough
 from foreword.settings.ranges import Flops, Ranged
 from foreword.train.settings import TrainSettings
@@ -48,21 +49,22 @@ class Budget(Ranged):
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
         """Return the settings' budget: the first set of hours, flops, tokens, epochs, steps."""
-        if settings.hours is not None:
-            return cls("hours", settings.hours)
-        if settings.flops is not None:
-            return cls("flops", settings.flops)
-        if settings.tokens is not None:
-            return cls("tokens", settings.tokens)
-        if settings.epochs is not None:
-            return cls("epochs", settings.epochs)
-        return cls("steps", settings.steps)
+        unit = next(unit for unit in reversed(UNITS) if getattr(settings, unit) is not None)
+        return cls(unit, getattr(settings, unit))
 
     def applied_to(self, settings: TrainSettings) -> TrainSettings:
         """Return the settings with this budget instead of their own."""
         amount = math.ceil(self.amount) if self.unit in ("tokens", "steps") else self.amount
         none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops", "epochs"))
         return replace(settings, **{**none, self.unit: amount})
+
+    def require_step(self, flops: float) -> None:
+        """Raise a UserError if it is in FLOPs, and less than those of one step."""
+        if self.unit == "flops" and self.amount < flops:
+            raise UserError(
+                f"train.flops: one step takes {flops:.3g} FLOPs, and the budget is "
+                f"{self.describe()}; give a budget of many steps, or set a smaller train.batch"
+            )
 
     def progress(self, spent: Progress) -> float:
         """Return the share that is spent, 0 to 1."""

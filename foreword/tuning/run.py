@@ -26,8 +26,8 @@ from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
 from foreword.tuning.seeds import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, recipe_for
-from foreword.tuning.tasks._contract import Inputs, Task
-from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, WritingTask, is_bound
+from foreword.tuning.tasks._contract import BOUND, Inputs, Task
+from foreword.tuning.tasks._writing import ABOUT_BOUND, WritingTask, is_bound
 from foreword.tuning.trainings import Listeners, Trainings
 from foreword.types import Array
 
@@ -92,13 +92,15 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
                 "them"
             )
         notes.append(f"probabilities are not calibrated: {why}")
+    marked = {"is_bound": True} if is_bound(task, trained) else {}
     if task.judge.scores_untuned:
-        untrained = [_untuned(task, data), *untrained]
+        untrained = [replace(_untuned(task, data), about=marked), *untrained]
     rows = [
         summarise([one.final for one in runs], variant.epochs if variant.keep == "best" else None)
         for variant, runs in zip(variants, results, strict=True)
     ]
     rows[0] = replace(rows[0], metrics={**rows[0].metrics, **saved.extra})
+    rows = [replace(row, about={**row.about, **marked}) for row in rows]
     tuned = TuneResult(
         task=saved.task,
         labels=data.labels,

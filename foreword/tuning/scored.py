@@ -27,8 +27,8 @@ from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
-from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
-from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, is_bound
+from foreword.tuning.tasks._contract import BOUND, Confusion, ExampleOutputs, Task
+from foreword.tuning.tasks._writing import ABOUT_BOUND, is_bound
 from foreword.tuning.tuned import Predictor
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.types import Array

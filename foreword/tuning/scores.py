@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.formatting import at_most
 from foreword.settings import kinds, plugins
-from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tasks._contract import BOUND, Task
 
 WHY_UNDEFINED = "since all predictions or all labels are equal"  # of a correlation
 CHANGE = ("distance", "curvature")  # of the weights, with `TuneSettings.measures_change`
@@ -21,7 +22,7 @@ LAYER = "layer_"  # begins the names of learned weights of layers in a row
 # What a row has besides its scores, of a variant and of an epoch.
 ABOUT = (
     "seeds", "epochs", "lr", "trained_parameters", "skipped_steps", "diverged", "kept_epoch",
-    "seed", "epoch", "train_loss",
+    "seed", "epoch", "train_loss", "is_bound",
 )  # fmt: skip
 
 
@@ -99,6 +100,11 @@ class Scores:
     def __getitem__(self, metric: str) -> float:
         """Return the mean of a metric."""
         return self.metrics[metric].mean
+
+    def shown(self, metric: str) -> str:
+        """Return a score for people, marked if it is an upper bound; a dash if there is none."""
+        is_bound = metric.endswith(BOUND) and "is_bound" in self.about
+        return at_most(str(self.metrics.get(metric, "–")), is_bound)
 
     @property
     def means(self) -> dict[str, float]:

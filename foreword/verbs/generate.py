@@ -90,6 +90,7 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
                 "each line that it reads"
             )
         if self.beams:
+            self.refuse(("steps", "block", "show_steps"), "cannot be combined with --beams")
             texts = beam.generate(trained, [self.prompt], self.beam_search(), self.samples)
         else:
             prompts, sampling = [self.prompt], self.sampling()

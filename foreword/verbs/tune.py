@@ -92,7 +92,7 @@ class TuningResult(Result):
         settings = setting_cells(scores)
         rows = [
             {"": one.name}
-            | {metric_name(m): str(one.metrics.get(m, "–")) for m in scores[0].metrics}
+            | {metric_name(m): one.shown(m) for m in scores[0].metrics}
             | one_settings
             for one, one_settings in zip(scores, settings, strict=True)
         ]

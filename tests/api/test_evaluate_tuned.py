@@ -132,10 +132,15 @@ def test_every_task_is_scored_as_fine_tuning_scores_it(
 def test_answers_in_any_order_are_compared_where_they_can_be(tmp_path: Path) -> None:
     """A bound is marked and ranked with no perplexity; two models have the scores of both."""
     runs = [make_run(tmp_path / layout, layout) for layout in ("diffusion", "decoder")]
-    chats, texts = (
-        [tune(run, rows, rows, task=task, name=task, **FAST).out for run in runs]
+    (chat, text) = (
+        [tune(run, rows, rows, task=task, name=task, **FAST) for run in runs]
         for task, rows in (("chat", CHATS), ("text_to_text", TRAIN[:12]))
     )
+    for each, is_bound in zip(chat, (True, False), strict=True):
+        shown = {row[""]: "at most" in row["perplexity"] for row in each.tables()[0].rows}
+        tuned = dict.fromkeys(("pretrained, full", "not tuned"), is_bound)
+        assert shown == {**tuned, "unigrams of answers": False}
+    chats, texts = ([each.out for each in found] for found in (chat, text))
     bound, against = "perplexity of masked diffusion is a bound", "do not compare"
     found = evaluate_tuned(chats, CHATS, **QUIET)
     assert [row.get("is_bound", False) for row in found.rows] == [True, False]

@@ -140,7 +140,7 @@ def test_impossible_predictions_are_refused(prediction: dict[str, Any], message:
         claim(**prediction)
 
 
-@pytest.mark.parametrize("measure", ["bits_per_byte", "tokens"])
+@pytest.mark.parametrize("measure", ["bits_per_byte", "tokens", "chats"])
 @pytest.mark.parametrize("bounds", [(), ("a",), ("a", "b")])
 def test_bounds_are_not_set_against_exact_losses(measure: str, bounds: tuple[str, ...]) -> None:
     tested = Claim("One is better", "a lecture", measure, higher=("a",), lower=("b",))
@@ -150,13 +150,18 @@ def test_bounds_are_not_set_against_exact_losses(measure: str, bounds: tuple[str
         for value in VALUES[cell]
     )
     record = Record(1.0, None, (), {"c": Recorded(tested, "2026", True)})
-    found = Findings(record, runs, (), {}, {})
-    is_mixed = measure == "bits_per_byte" and len(bounds) == 1
+    scores = tuple(
+        TuningScore(cell, seed, "chats", PRETRAINED, 0, {"perplexity": value})
+        for cell in "ab"
+        for seed, value in enumerate(VALUES[cell], 1)
+    )
+    found = Findings(record, runs, scores, {"chats": "perplexity"}, {})
+    is_mixed = measure != "tokens" and len(bounds) == 1
     decision = found.verdicts()["c"]
     assert decision.verdict == (MISSING if is_mixed else HOLDS)
     assert decision.bounds == (("a",) if is_mixed else ())
     shown = rows._measured(found, tested, rows._terms(found, tested))
-    assert shown.count("at most") == (len(bounds) if measure == "bits_per_byte" else 0)
+    assert shown.count("at most") == (len(bounds) if measure != "tokens" else 0)
     if is_mixed:
         assert rows._power(tested, decision).startswith("exact losses; of a only upper bounds")
 

@@ -98,3 +98,11 @@ def test_a_run_in_use_is_refused(stopped: Path, refused: Refused) -> None:
 def test_a_folder_without_a_run_is_refused(tmp_path: Path, refused: Refused) -> None:
     assert "not a run folder (no recipe.toml)" in refused("resume", str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_stopped_before_it_was_saved_says_so(tmp_path: Path, refused: Refused) -> None:
+    folder = runs.begin(runs.recipe(), runs.write_text(tmp_path / "text"), tmp_path / "run")
+    (folder / "recipe.toml").unlink()
+    assert "stopped here before it was saved; begin it again" in refused("resume", str(folder))
+    (folder / "checkpoints" / "step-00000001").mkdir(parents=True)
+    assert "before it was saved" not in refused("resume", str(folder))

@@ -157,7 +157,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
     assert "1 bytes replaced" in capsys.readouterr().err
 
 
-def test_evaluate_and_score_read_pairs(made: Path, told: Told) -> None:
+def test_evaluate_and_score_read_pairs(made: Path, told: Told, refused: Refused) -> None:
     run, data = str(made / "seq2seq"), str(made / "valid.en")
     result = told("evaluate", run, "--file", data)
     again = told("evaluate", run)
@@ -167,7 +167,9 @@ def test_evaluate_and_score_read_pairs(made: Path, told: Told) -> None:
     both = told("score", run, "--file", data)
     assert (both["documents"], both["tokens"]) == (12, 12 * 6)
     assert both["nats"] / both["tokens"] == pytest.approx(again["rows"][0]["loss"], rel=1e-5)
-    texts = told("generate", run, "a dog runs", "--beams", "3", "--samples", "3")
+    beams = "generate", run, "a dog runs", "--beams", "3"
+    assert "--steps: cannot be combined with --beams" in refused(*beams, "--steps", "4")
+    texts = told(*beams, "--samples", "3")
     assert len({text["text"] for text in texts}) == 3
     checked = told("check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
     assert checked["data"]["tokens"] + checked["data"]["heldout_tokens"] == 10 * len(SENTENCES)

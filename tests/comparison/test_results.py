@@ -22,6 +22,7 @@ from foreword.comparison.power import power_notes
 from foreword.comparison.results import gather
 from foreword.comparison.run import Comparison
 from foreword.comparison.tables import MarkdownTable, notes, tables, write
+from foreword.comparison.verdicts import verdicts
 from foreword.disk import stored
 from foreword.errors import UserError
 from foreword.evaluation.heldout import on_prepared
@@ -41,6 +42,24 @@ def test_the_interval_equals_scipys() -> None:
     assert actual.mean - actual.half_width == pytest.approx(low)
     assert actual.mean + actual.half_width == pytest.approx(high)
     assert str(actual) == "0.613 ± 0.054"
+
+
+def test_perplexities_of_answers_that_are_bounds_are_marked_and_not_ranked(
+    folder: Path, out: Path
+) -> None:
+    task = {key: value for key, value in grids.TASK.items() if key != "metric"}
+    grid = load_grid(grids.write_grid(folder, tasks=[task]))
+    results = gather(Comparison(grid, out, grids.Quiet()))
+    answers = [dataclasses.replace(one, scores={"perplexity": 9.0}) for one in results.scores]
+    exact = dataclasses.replace(results, scores=answers)
+    runs = [dataclasses.replace(run, is_bound=run.cell == "masked") for run in results.runs]
+    bounded = dataclasses.replace(exact, runs=runs)
+    for each, count in ((exact, 1), (bounded, 0)):
+        assert sum(one.metric == "perplexity" for one in verdicts(each)) == count
+        assert len(each.spreads(grid.tasks[0])) == 1 + count
+        (rows,) = (table.rows for table in tables(each) if table.title == "Fine-tuning")
+        shown = {row[0]: "at most 9.000" in " ".join(row) for row in rows}
+        assert shown["masked"] != bool(count) and not shown["decoder"]
 
 
 def test_one_value_has_no_interval() -> None:

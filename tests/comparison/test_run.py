@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from foreword.cli.main import run as command
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.jobs import Job
 from foreword.comparison.on_pool import run_on_pool
@@ -119,8 +120,19 @@ def test_too_little_held_out_text_is_refused_where_the_loss_is_compared(tmp_path
     measured: dict[str, Any] = {"heldout": ["short.txt"], "cells": [CAUSAL]}
     Comparison(load_grid(grids.write_grid(tmp_path, **measured)), tmp_path / "a", Quiet()).prepare()
     grid = load_grid(grids.write_grid(tmp_path, tasks=None, **measured))
-    with pytest.raises(UserError, match=r"cell '.*': . tokens of held-out .* prepare.heldout"):
+    with pytest.raises(UserError, match=r"cell '.*': . tokens of held-out .* --heldout, .*\[set\]"):
         Comparison(grid, tmp_path / "b", Quiet()).prepare()
+
+
+def test_a_budget_of_less_than_a_step_fails_the_cell_and_its_forecast(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    less = {"budget": {"unit": "flops", "amount": 1e4}, "tasks": None}
+    words = ["compare", grids.write_grid(folder, **less), "--out", str(tmp_path / "out")]
+    for more in ([], ["--dry-run"]):
+        assert command([*words, "--json", *more]) == 2
+        said = capsys.readouterr().out
+        assert "one step takes" in said and "1e+04 FLOPs; give a budget of many steps" in said
 
 
 def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:

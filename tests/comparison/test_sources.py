@@ -110,7 +110,7 @@ def test_every_cell_is_measured_on_the_held_out_text_of_every_source(
             {"cells": [cell("a", wiki=1), RENAMED]},
             "cell 'b': data.sources: source 'wiki' is novels, but that of another cell is wiki",
         ),
-        ({"heldout": ["wiki"]}, "set prepare.heldout"),
+        ({"heldout": ["wiki"]}, r"prepare = \{ heldout = 0.1 \} in the grid's \[set\]"),
         ({"cells": [cell("a", elsewhere=1)]}, r"cell 'a': data.sources\[0\].path: .*elsewhere"),
     ],
 )

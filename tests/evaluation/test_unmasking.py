@@ -112,8 +112,10 @@ def test_what_only_other_models_do_is_refused_in_a_line(
         fill(prompted, "The <extra_id_0> sat.")
     with pytest.raises(UserError, match="writes in any order, not by beams"):
         beam.generate(prompted, ["The"], Beams(2))
-    with pytest.raises(UserError, match="a token a step; models that can: masked diffusion"):
-        generate(make_prompted("decoder"), ["The"], Sampling(), with_steps=True)
+    for settings in ({"steps": 4}, {"block": 8}, {}):
+        with pytest.raises(UserError, match=r"a token a step, .*; models that can: masked diff"):
+            sampling = Sampling(**settings)
+            generate(make_prompted("decoder"), ["The"], sampling, with_steps=not settings)
 
 
 def test_scores_are_the_bound_that_training_measures(make_prompted: Make) -> None:

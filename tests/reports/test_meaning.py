@@ -111,6 +111,8 @@ def test_a_lower_perplexity_is_better() -> None:
     assert score_sentence([model | {"perplexity": 60.0}, unigrams], "perplexity").endswith(
         "It is no better than unigrams."
     )
+    bound = score_sentence([model | {"perplexity": 60.0, "is_bound": True}, unigrams], "perplexity")
+    assert "reaches at most " in bound and "no better" not in bound
     said = gain_sentence(Interval(-5, 1, 3), "perplexity")
     assert said.startswith("Pretraining lowers perplexity by 5.000 against the same network")
     assert "raises perplexity by 5.000" in gain_sentence(Interval(5, 1, 3), "perplexity")

@@ -211,11 +211,11 @@ def test_unused_heads_are_noted_and_missing_heads_refused(text: Path, tmp_path: 
         one.with_recipe(both)
 
 
-def test_a_model_of_another_kind_in_the_recipe_is_said_to_be_left_out(trained: Path) -> None:
+def test_a_recipe_of_another_kind_of_model_is_refused(trained: Path) -> None:
     start = open_starting_model(str(trained))
     assert not start.with_recipe(runs.build(table())).notes
-    (note,) = start.with_recipe(runs.build(table("lstm"))).notes
-    assert note.startswith("the recipe's model, lstm, is left out")
+    with pytest.raises(UserError, match=r"model.kind: .* 'lstm', .* 'transformer'; choose"):
+        start.with_recipe(runs.build(table("lstm")))
 
 
 @pytest.mark.full

@@ -20,8 +20,8 @@ from foreword.nn.init import initialise, shapes_only
 from foreword.nn.positions._contract import AttentionPositions
 from foreword.objectives._contract import ModelWithLoss
 from foreword.runs.activation_bytes import ActivationCounter
-from foreword.runs.counted import count_step, fake_tensors
-from foreword.runs.dry_run import dummy_example, dummy_vocab
+from foreword.runs.counted import _period, count_step, fake_tensors
+from foreword.runs.dry_run import dummy_example, dummy_vocab, shallow
 from foreword.runs.gpu_kernels import gpu_kernels
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.setup import build_model
@@ -42,6 +42,13 @@ def dummy_batch(recipe: Recipe, rows: int) -> Batch:
     batch = recipe.layout.arrange(dummy_example(recipe, vocab, rows), vocab)
     counts = recipe.objective.count_terms(batch)
     return batch if counts is None else batch.with_part(TermCounts(counts))
+
+
+def test_few_layers_have_the_first_dense_one() -> None:
+    late = ["model.layers=99", "model.dense_every=2", "model.first_dense=30"]
+    recipe = load_recipe("hybrid_decoder_tiny", late)
+    assert shallow(recipe)[0].model.attention_of(30).is_dense
+    assert _period(recipe) == 32
 
 
 @pytest.mark.product(only=("bert",))

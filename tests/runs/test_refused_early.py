@@ -22,6 +22,10 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         "bert", {"packing": {"kind": "documents", "bos": "[CLS]", "eos": "[SEP]"}},
         "next_sentence classifies pairs of texts, and this packing makes none",
     ),
+    "an end that ends no text": (
+        "diffusion", {"objective": {"kind": "diffusion", "end": "<s>"}},
+        "objective.end: '<s>' ends no text: packing.eos is ",
+    ),
     "whole documents as sentences": (
         "bert", {"prepare": {"sentences": False}}, "set prepare.sentences=true",
     ),

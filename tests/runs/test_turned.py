@@ -141,3 +141,6 @@ def test_a_bad_pair_is_refused_in_a_line(
 def test_what_one_family_alone_has_is_refused_by_its_name(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match=r"model\.bigrams: requires a decoder"):
         trained("decoder", tokenizer, bigrams=7).with_recipe(recipe_of("encoder"))
+    hybrid = {"attention": {"kind": "gated_deltanet"}, "dense_every": 2, "first_dense": 1}
+    with pytest.raises(UserError, match=r"layout.kind: 'gated_deltanet' reads only left to right"):
+        trained("decoder", tokenizer, **hybrid).with_recipe(recipe_of("encoder"))

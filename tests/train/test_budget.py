@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from foreword.errors import UserError
 from foreword.runs.corpus import corpus
 from foreword.runs.run_folder import Run
 from foreword.runs.setup import set_up_training
@@ -53,6 +54,12 @@ def test_a_budget_in_tokens_ends_the_run_and_its_schedule(text: Path, tmp_path: 
     assert records[-1]["tokens"] == 1024  # steps of 4 rows of 16: the first that is not below
     assert len(records) == 16
     ends_low(records)
+
+
+def test_a_budget_of_less_than_a_step_is_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"one step takes \S+ FLOPs, and the budget is 1e\+04") as e:
+        train(text, tmp_path / "run", flops=1e4)
+    assert "\n" not in str(e.value)
 
 
 @pytest.mark.full

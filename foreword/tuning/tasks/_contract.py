@@ -31,6 +31,7 @@ from foreword.types import Array, Loss
 PROBABILITY = "probability"  # the column beside the prediction
 START, END = "start", "end"  # columns: the first character in the text, and the one after the last
 ENTITIES = "entities"  # the column of named entities, with the same of each
+BOUND = "perplexity"  # the score that is an upper bound where its row has `is_bound`
 Reduction = Literal["mean", "max"]
 LossUnit = Literal["input", "example", "batch"]
 OutputForm = Literal["classes", "sets", "number", "options", "vectors"]

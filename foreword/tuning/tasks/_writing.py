@@ -24,11 +24,10 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
 from foreword.text.special import EOS, SEP
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.tasks._contract import Labels, Task
+from foreword.tuning.tasks._contract import BOUND, Labels, Task
 from foreword.types import Array, Loss
 
 DECODER_TOKENS = (SEP, EOS)  # between a text and its answer, and after the answer
-BOUND = "perplexity"  # of masked diffusion
 ABOUT_BOUND = (
     "perplexity of masked diffusion is a bound, estimated by two maskings of each answer: "
     "it is at most this, and not to be ranked with that of other models or of unigrams"
