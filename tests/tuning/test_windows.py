@@ -18,9 +18,9 @@ from foreword.disk import manifest, stored
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
+from foreword.tuned_exports.folder import cutting
 from foreword.tuning import rows, windows
 from foreword.tuning.encoding import TuneData, draw_and_encode
-from foreword.tuning.export_folder import cutting
 from foreword.tuning.features import Features
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import Examples
