@@ -36,8 +36,10 @@ from foreword.train.budget import Budget
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import as_json
-from foreword.tuning.run import Listeners, TuneSettings, tune
+from foreword.tuning.settings import TuneSettings
+from foreword.tuning.trainings import Listeners
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import as_json
 from foreword.tuning.tuned_model import tuned_start
 
 Content = dict[str, Any]

@@ -38,12 +38,13 @@ from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import as_json, save_network
-from foreword.tuning.run import Listeners, tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.trainings import Listeners
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import as_json, save_network
 
 DEMO_FILE = "demo.json"
 RECIPE, SMALL_RECIPE = "demo_encoder", "demo_encoder_small"

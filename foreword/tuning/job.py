@@ -54,7 +54,7 @@ class TuneJob:
     """One fine-tuning, of one variant of settings or of several to compare.
 
     Attributes:
-        variants: settings, at least one; `foreword.tuning.run.variants` returns the usual ones.
+        variants: settings, at least one; `foreword.tuning.tune.variants` returns the usual ones.
         rates: peak learning rates to choose from; fewer than two leave nothing to choose.
         chosen_on: what chooses one: a part of `train` that the trials are not trained on, or
             `dev`, as papers did.

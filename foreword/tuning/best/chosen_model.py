@@ -24,9 +24,9 @@ from foreword.tuning.best.averages import average, comparable
 from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.material import Material
 from foreword.tuning.encoded import by_example, cut_count
-from foreword.tuning.result import write_run
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
+from foreword.tuning.tune_result import write_run
 from foreword.tuning.tuned import CHOSEN, SCORES, Predictor, Tuned, TunedOn
 from foreword.types import Array
 
