@@ -22,16 +22,16 @@ from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
-from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import ExampleBatches, ExampleSet, Features
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
-from foreword.tuning.rows import PackedExamples
+from foreword.tuning.packed_examples import PackedExamples
 from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
 from foreword.tuning.seed_results import SeedResult
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, start_name, starting_network
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tune_data import Draw, TuneData, count_steps
 from foreword.types import Array
 
 MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training

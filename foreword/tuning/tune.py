@@ -16,7 +16,6 @@ from foreword.settings import config, kinds
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import HELD_FEWEST, HELD_PARTS, DrawnExamples
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
-from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import TuneJob
 from foreword.tuning.network import Network, shares_parameters
@@ -28,6 +27,7 @@ from foreword.tuning.starting_network import build_network, recipe_for
 from foreword.tuning.tasks._contract import Inputs, Task
 from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, WritingTask, is_bound
 from foreword.tuning.trainings import Listeners, Trainings
+from foreword.tuning.tune_data import TuneData, draw_and_encode
 from foreword.tuning.tune_result import TuneResult, with_words
 from foreword.types import Array
 

@@ -29,7 +29,7 @@ from foreword.tuning.encoded import by_example, cut_count, first_windows
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import HeadNetwork, Network
 from foreword.tuning.outputs import predict
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.packed_examples import PooledExamples
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tuned import (

@@ -327,7 +327,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""
         from foreword.planning.forecast import counting_suffices
-        from foreword.tuning.encoding import added_tokens
+        from foreword.tuning.tune_data import added_tokens
 
         notes = list(trained.notes)
         if added := ", ".join(added_tokens(trained, job.task)):
