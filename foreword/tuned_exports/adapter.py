@@ -26,7 +26,7 @@ from foreword.interop.formats._contract import ExchangeResult
 from foreword.interop.hf_config import FILE as HF_CONFIG
 from foreword.runs.run_folder import is_run, open_run
 from foreword.tuned_exports import hf
-from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_folder import SCORES
 from foreword.tuning.tuned_model import load_tuned
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft names them

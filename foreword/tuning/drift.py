@@ -39,8 +39,8 @@ from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tune_data import added_tokens
-from foreword.tuning.tuned import SCORES, Predictor
-from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
+from foreword.tuning.tuned_folder import SCORES
+from foreword.tuning.tuned_model import Predictor, TunedModel, TunedWriter, not_one_network
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`

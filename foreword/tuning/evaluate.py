@@ -29,8 +29,7 @@ from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Confusion, ExampleOutputs, Task
 from foreword.tuning.tasks._writing import ABOUT_BOUND, BOUND, is_bound
 from foreword.tuning.tune_data import scoring_examples
-from foreword.tuning.tuned import Predictor
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tuned_model import Predictor, TunedModel, TunedWriter
 from foreword.types import Array
 
 DRAWS = 500  # of the bootstrap

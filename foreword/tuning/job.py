@@ -16,7 +16,7 @@ from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import SCORES, VERSION, TunedOn
+from foreword.tuning.tuned_folder import SCORES, VERSION, TunedOn
 
 ChosenOn = Literal["train", "dev"]
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
     from foreword.tuning.tune_result import TuneResult
-    from foreword.tuning.tuned import Predictor
-    from foreword.tuning.tuned_model import TunedWriter
+    from foreword.tuning.tuned_model import Predictor, TunedWriter
     from foreword.verbs._unlabelled import Unlabelled
 
 FILES = Flag(takes=list[PathName])

@@ -36,7 +36,7 @@ from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tune_data import TuneData, draw_and_encode
-from foreword.tuning.tuned import FILE, KIND, VERSION
+from foreword.tuning.tuned_folder import FILE, KIND, VERSION
 from foreword.tuning.tuned_model import load_tuned
 from foreword.tuning.windows import STEP_WINDOWS, WindowPooling, drawn, overlapping
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, OTHER, make_run, reviews, tune

@@ -39,7 +39,7 @@ from foreword.tuning.strategies.best import CANDIDATES, Best
 from foreword.tuning.trainings import calibration
 from foreword.tuning.tune import baselines, counted
 from foreword.tuning.tune_result import TuneScores, as_json, save_network
-from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tuned_folder import TunedOn
 from foreword.types import Array
 
 NAME, COUNTING = "best", "counting alone"

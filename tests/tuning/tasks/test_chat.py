@@ -27,7 +27,7 @@ from foreword.tuning.tasks._conversations import jinja
 from foreword.tuning.tasks._writing import AnswerForm
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tune_data import added_tokens
-from foreword.tuning.tuned import Tuned
+from foreword.tuning.tuned_folder import Tuned
 from tests.tuning.runs import make_run
 
 FAST: dict[str, Any] = {

@@ -27,7 +27,7 @@ from foreword.tuning.tasks.prefer import Prefer
 from foreword.tuning.tasks.text_to_text import TextToText
 from foreword.tuning.tune_data import added_tokens, scoring_examples, template_for
 from foreword.tuning.tune_result import save_network
-from foreword.tuning.tuned import Tuned
+from foreword.tuning.tuned_folder import Tuned
 from foreword.tuning.tuned_model import TunedWriter
 from tests.tuning.runs import make_run, tune
 
