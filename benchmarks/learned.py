@@ -41,10 +41,10 @@ from foreword.train import tensor_files
 from foreword.tuning.example_reader import ExampleReader, sources_of
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.run import tune
 from foreword.tuning.scores import as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tune import tune
 
 SUITES = Path(__file__).with_suffix(".toml")
 HEADINGS = {"asked": "As they are, without training", "tuned": "Fine-tuned"}

@@ -34,9 +34,9 @@ from foreword.evaluation.statistics import bootstrap
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.run import tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune import tune
 from foreword.types import Array
 
 LEAST_WORDS, MOST_WORDS = 400, 1000

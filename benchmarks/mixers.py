@@ -215,16 +215,15 @@ def recall(kind: str, length: int, budget: float) -> tuple[list[float], int]:
         is_query = distances > 0
         return F.cross_entropy(head(model.backbone(batch).states[is_query]), answers[is_query])
 
+    def flops_of(batch: Batch, *others: Tensor) -> float:
+        loss = Loss(loss_of(batch, *others), torch.tensor(1.0), {})
+        return flops.count(model, batch, lambda _: replace(loss, total=loss_of(batch, *others)))
+
     # Long rows are learned by growing ones, each length with an equal part of the FLOPs.
     grown = [n for n in GROWN if n < length] if length > LENGTH else []
     steps: list[int] = []
     for n in [*grown, length]:
-        given = drawn(random, kind, n)
-        loss = Loss(torch.tensor(0.0), torch.tensor(1.0), {})
-        each = flops.count(
-            model, given[0], lambda _, x=given, loss=loss: replace(loss, total=loss_of(*x))
-        )
-        steps += round(budget / (len(grown) + 1) / each) * [n]
+        steps += round(budget / (len(grown) + 1) / flops_of(*drawn(random, kind, n))) * [n]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, len(steps) + 1, pct_start=0.1)
     for n in steps:

@@ -21,7 +21,6 @@ from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
 from foreword.tuning.job import Examples, TuneJob
 from foreword.tuning.published_head import with_published_head
-from foreword.tuning.run import tune
 from foreword.tuning.scores import Scores
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
@@ -32,6 +31,7 @@ from foreword.tuning.strategies.lora import LoRA
 from foreword.tuning.strategies.prefix_tuning import PrefixTuning
 from foreword.tuning.strategies.top_layers import TopLayers
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune import tune
 
 STRATEGIES: dict[str, Any] = {
     "full": Full(),

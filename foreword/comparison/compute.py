@@ -36,8 +36,9 @@ from foreword.train.budget import Budget
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import as_json
-from foreword.tuning.run import Listeners, TuneSettings, tune
+from foreword.tuning.trainings import Listeners
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import as_json
 from foreword.tuning.tuned_model import tuned_start
 
 Content = dict[str, Any]
@@ -183,21 +184,20 @@ def _tune(
 ) -> Content:
     trained, listeners = _trained(inputs), Listeners(progress.stage(TRAINING))
     if (first := inputs.first) is not None:
-        job = _tune_job(first, read_examples(first), replace(first.tune, seeds=1))
-        result = tune(trained, job, listeners)
+        result = tune(trained, _tune_job(first, read_examples(first), seeds=1), listeners)
         trained = tuned_start(result.network, result.recipe, result.tokenizer, trained)
-    tune_settings = replace(task.tune, from_scratch=inputs.job.is_scratch)
-    result = tune(trained, _tune_job(task, examples, tune_settings), listeners)
+    job = _tune_job(task, examples, from_scratch=inputs.job.is_scratch)
+    result = tune(trained, job, listeners)
     known = result.correct.get(result.rows[0].name)
     correct = {} if known is None else {"correct": to_lines(known)}
     return as_json(result, task.name, inputs.command) | correct
 
 
-def _tune_job(task: GridTask, examples: TaskExamples, settings: TuneSettings) -> TuneJob:
+def _tune_job(task: GridTask, examples: TaskExamples, **settings: Any) -> TuneJob:
     return TuneJob(
         task.task.for_examples(examples.columns, examples.train),
         Examples(examples.train, examples.dev, skipped=examples.skipped),
-        [settings],
+        [replace(task.tune, **settings)],
     )
 
 

@@ -51,7 +51,7 @@ from foreword.runs.stages import ProgressReporter
 from foreword.settings import config, kinds
 from foreword.tables.examples import overlap_note
 from foreword.train import checkpoint
-from foreword.tuning.tuned import VERSION
+from foreword.tuning.tuned_folder import VERSION
 
 GRID_FILE, RESULTS = "grid.toml", "results.json"
 

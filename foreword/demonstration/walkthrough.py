@@ -38,12 +38,13 @@ from foreword.runs.stages import ProgressReporter, Stage, unwatched
 from foreword.tables.examples import Labelled
 from foreword.train import log
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import as_json, save_network
-from foreword.tuning.run import Listeners, tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.trainings import Listeners, ReportProgress
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import as_json, save_network
 
 DEMO_FILE = "demo.json"
 RECIPE, SMALL_RECIPE = "demo_encoder", "demo_encoder_small"
@@ -209,7 +210,7 @@ class Demo:
         loaded = load(self.run)
         return [loaded.fill(text, top) for text in BLANKS]
 
-    def tune(self, on_progress: Callable[[int, int, str], None] | None = None) -> tuple[Any, bool]:
+    def tune(self, on_progress: ReportProgress) -> tuple[Any, bool]:
         """Return the fine-tuning's evaluation, and whether it existed already; tune if not.
 
         All variants and the bag-of-words baseline learn from the same labelled passages.
@@ -227,8 +228,7 @@ class Demo:
             for v in self.size.variants
         ]
         job = TuneJob(Classify(), Examples(train, test), variants)
-        listeners = Listeners() if on_progress is None else Listeners(on_progress)
-        result = tune(open_run(self.run), job, listeners)
+        result = tune(open_run(self.run), job, Listeners(on_progress))
         save_network(result, self.run / "tuned" / NAME)
         content = as_json(result, NAME, f"foreword demo --out {self.out}")
         stored.write(file, content)

@@ -23,8 +23,8 @@ from foreword.reports.page import sentence, title
 from foreword.reports.tuning import metrics
 from foreword.settings import kinds
 from foreword.tuning.scores import Scores, metric_name, train_count
-from foreword.tuning.tuned import FILE as LABELS
-from foreword.tuning.tuned import SCORES
+from foreword.tuning.tuned_folder import FILE as LABELS
+from foreword.tuning.tuned_folder import SCORES
 
 FILE = "README.md"
 MOST_ROWS = 12  # of a table

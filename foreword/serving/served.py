@@ -38,8 +38,7 @@ from foreword.tuning.example_reader import tuned_examples
 from foreword.tuning.predict_table import PredictOptions, output_types, rows_to_predict
 from foreword.tuning.tasks._conversations import ConversationTask
 from foreword.tuning.tasks._writing import AnswerForm
-from foreword.tuning.tuned import Predictor
-from foreword.tuning.tuned_model import TunedWriter
+from foreword.tuning.tuned_model import Predictor, TunedWriter
 from foreword.types import Array
 
 MOST_ITEMS = 1024  # prompts, texts or rows of a request

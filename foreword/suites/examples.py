@@ -19,8 +19,7 @@ from foreword.tables.reads_rows import ReadsLabelled
 from foreword.tables.table import ExampleTable
 from foreword.tuning.example_reader import ExampleReader, ExampleSource
 from foreword.tuning.job import Examples
-from foreword.tuning.tuned import Predictor
-from foreword.tuning.tuned_model import TunedWriter
+from foreword.tuning.tuned_model import Predictor, TunedWriter
 
 INDICES = ("index", "id", "idx")  # columns with the number of an example
 NO_LABEL = ("-1", "-")  # of rows that annotators did not agree on, or of test files

@@ -20,12 +20,12 @@ from foreword.suites.suite import SUBMISSION, FoundFiles, SuiteTask, TuningSuite
 from foreword.suites.table import score_rows, with_average
 from foreword.trackers._contract import Tracker
 from foreword.train import log
-from foreword.tuning.fine_tuning import fine_tune
 from foreword.tuning.job import ChosenOn, TuneJob
 from foreword.tuning.open_tuned import open_tuned
 from foreword.tuning.published_head import with_published_head
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tune_and_save import tune_and_save
 
 PREFIX = "tune-suite-"  # of the file of a suite's table
 SHOWN = ("rows", "examples", "epochs", "labels", "confusion")  # of a task's scores, in the table
@@ -149,7 +149,7 @@ class SuiteRun:
             try:
                 place = progress_folder(self.models / task.name)
                 with watchable(progress, place) as shown:
-                    _, content = fine_tune(self.trained, job, shown, trackers)
+                    _, content = tune_and_save(self.trained, job, shown, trackers)
             except TrainingStoppedError as error:
                 self.failures.append(f"{task.name}: {error}")
                 progress.warn(str(error))

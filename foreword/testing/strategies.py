@@ -17,7 +17,7 @@ from foreword.testing.tokenizers import SENTENCES
 from foreword.train.optimizers.adamw import AdamW
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork, Network
-from foreword.tuning.rows import PooledBatch, PooledExamples
+from foreword.tuning.packed_examples import PooledBatch, PooledExamples
 from foreword.tuning.starting_network import adapted
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks.classify import Classify

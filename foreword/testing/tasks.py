@@ -18,10 +18,10 @@ from foreword.tables.examples import Labelled
 from foreword.testing.models import tiny_model
 from foreword.tuning.input_template import template_of
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.run import tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tune import tune
 
 GOOD = ("lovely", "fine", "warm", "bright")
 BAD = ("awful", "cold", "dull", "grim")

@@ -26,7 +26,7 @@ from foreword.text.special import EOS
 from foreword.tuning.encoded import EncodedTexts
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.rows import WIDTH, PackedExamples, PooledBatch, texts_in_rows
+from foreword.tuning.packed_examples import WIDTH, PackedExamples, PooledBatch, texts_in_rows
 from foreword.tuning.tasks._contract import EncodedExample, LossUnit
 from foreword.tuning.tasks._writing import AnswerForm
 from foreword.types import Array, Example, Tokens

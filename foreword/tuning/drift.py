@@ -29,18 +29,18 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
-from foreword.tuning.encoding import added_tokens
+from foreword.tuning.evaluate import network_and_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import batch_loss, mean_loss
-from foreword.tuning.rows import PackedExamples
-from foreword.tuning.scored import network_and_examples
+from foreword.tuning.packed_examples import PackedExamples
 from foreword.tuning.scores import metric_name
 from foreword.tuning.starting_network import adapted, starting_network
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.tuned import SCORES, Predictor
-from foreword.tuning.tuned_model import TunedModel, TunedWriter, not_one_network
+from foreword.tuning.tune_data import added_tokens
+from foreword.tuning.tuned_folder import SCORES
+from foreword.tuning.tuned_model import Predictor, TunedModel, TunedWriter, not_one_network
 from foreword.types import Array
 
 Weights = Mapping[str, Tensor]  # by the names of `named_parameters`

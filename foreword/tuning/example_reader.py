@@ -44,8 +44,8 @@ from foreword.tables.table import (
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.multilabel import labels_of
-from foreword.tuning.tuned import SCORES, Predictor, TunedOn
-from foreword.tuning.tuned_model import TunedWriter
+from foreword.tuning.tuned_folder import SCORES, TunedOn
+from foreword.tuning.tuned_model import Predictor, TunedWriter
 
 
 @dataclass(frozen=True)

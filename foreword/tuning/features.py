@@ -20,7 +20,7 @@ from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
 from foreword.tuning.encoded import state_counts
 from foreword.tuning.network import Network
-from foreword.tuning.rows import CHUNK, PackedExamples, PooledBatch
+from foreword.tuning.packed_examples import CHUNK, PackedExamples, PooledBatch
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.windows import drawn
 from foreword.types import Array, to_tensors

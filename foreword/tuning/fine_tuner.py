@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,45 +22,19 @@ from foreword.train.hooks import Hook
 from foreword.train.loop import Loop
 from foreword.train.step import StepOptions
 from foreword.tuning.curvature import CURVED, largest_eigenvalue
-from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import ExampleBatches, ExampleSet, Features
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import SCORING_DTYPE, batch_loss, mean_loss, scored_outputs
-from foreword.tuning.rows import PackedExamples
+from foreword.tuning.packed_examples import PackedExamples
 from foreword.tuning.scores import CHANGE, MeanScore, Scores, as_gain, single
+from foreword.tuning.seed_results import SeedResult
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, start_name, starting_network
-from foreword.tuning.tasks._contract import Confusion, Task
+from foreword.tuning.tasks._contract import Task
+from foreword.tuning.tune_data import Draw, TuneData, count_steps
 from foreword.types import Array
 
 MAX_NONFINITE_STEPS = 5  # number of non-finite steps in a row that stops the training
-
-
-class SeedResult(NamedTuple):
-    """The result of fine-tuning with one seed.
-
-    Attributes:
-        final: the scores of the epoch that was kept, with the scores on extra examples; none, and
-            `diverged` in `about`, if training stopped.
-        task: the task with what that epoch's outputs chose.
-        confusion: how often each label (row) got each answer (column) then; None without classes.
-        correct: how far each dev example was answered correctly then, 0 to 1; None unless the mean
-            is the accuracy.
-        outputs: the outputs for the dev examples then, (outputs, labels), if something is fitted on
-            them; else None.
-    """
-
-    curve: list[Scores]
-    final: Scores
-    task: Task
-    confusion: Confusion | None = None
-    correct: list[float] | None = None
-    outputs: Array | None = None
-
-    @property
-    def has_diverged(self) -> bool:
-        """Whether training stopped, so that `final` has no scores."""
-        return "diverged" in self.final.about
 
 
 class FineTuner(Hook):

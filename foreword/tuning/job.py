@@ -16,7 +16,7 @@ from foreword.tables.examples import Labelled
 from foreword.train import tensor_files
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import SCORES, VERSION, TunedOn
+from foreword.tuning.tuned_folder import SCORES, VERSION, TunedOn
 
 ChosenOn = Literal["train", "dev"]
 
@@ -54,7 +54,7 @@ class TuneJob:
     """One fine-tuning, of one variant of settings or of several to compare.
 
     Attributes:
-        variants: settings, at least one; `foreword.tuning.run.variants` returns the usual ones.
+        variants: settings, at least one; `foreword.tuning.tune.variants` returns the usual ones.
         rates: peak learning rates to choose from; fewer than two leave nothing to choose.
         chosen_on: what chooses one: a part of `train` that the trials are not trained on, or
             `dev`, as papers did.

@@ -7,8 +7,8 @@ from pathlib import Path
 from foreword.errors import UserError, quoted_command
 from foreword.runs.run_folder import open_run
 from foreword.tuning.best import chosen_model
-from foreword.tuning.tuned import CHOSEN, FILE, Predictor, Tuned, is_tuned
-from foreword.tuning.tuned_model import TunedWriter, load_tuned
+from foreword.tuning.tuned_folder import CHOSEN, FILE, Tuned, is_tuned
+from foreword.tuning.tuned_model import Predictor, TunedWriter, load_tuned
 
 
 def open_tuned(

@@ -27,10 +27,9 @@ from foreword.tables.table import (
 )
 from foreword.tables.write import SourcedRow, WriteRows
 from foreword.tuning.encoded import cut_warning
-from foreword.tuning.rows import WINDOW
+from foreword.tuning.packed_examples import WINDOW
 from foreword.tuning.tasks._contract import END, ENTITIES, PROBABILITY, START
-from foreword.tuning.tuned import Predictor
-from foreword.tuning.tuned_model import TunedWriter
+from foreword.tuning.tuned_model import Predictor, TunedWriter
 
 STANDARD = "-"  # standard input or output
 SHOWN = 3  # rows without text that are named

@@ -18,8 +18,6 @@ from foreword.tuning.starting_network import without_prefix
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import HiddenLayer
 
-NO_LAYER = "none"
-
 
 def with_published_head(task: Task, trained: TrainedModel) -> Task:
     """Return the task with the head of the model's family for what its settings leave open.
@@ -64,16 +62,3 @@ def head_settings(task: Task, published: PublishedHead) -> dict[str, str | bool]
     }
     names = {field.name for field in fields(task)}
     return {name: value for name, value in settings.items() if name in names}
-
-
-def current_settings(
-    task: Task, published: PublishedHead, default_pooling: str
-) -> dict[str, str | bool]:
-    """Return the current settings of a task's head; `default_pooling` is the template's."""
-    defaults: dict[str, str | bool] = {
-        "pooling": default_pooling,
-        "hidden_layer": NO_LAYER,
-        "output_bias": True,
-    }
-    settings = {name: getattr(task, name) for name in head_settings(task, published)}
-    return {name: defaults[name] if value is None else value for name, value in settings.items()}

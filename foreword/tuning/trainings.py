@@ -21,17 +21,18 @@ from foreword.nn.model import neural_settings
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config, kinds
 from foreword.train.checkpoint import load_weights, stored_tensors
-from foreword.tuning.encoding import Draw, TuneData, count_steps
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
-from foreword.tuning.fine_tuner import FineTuner, SeedResult
+from foreword.tuning.fine_tuner import FineTuner
 from foreword.tuning.finished import NOWHERE, OUTPUTS, FinishedStore
 from foreword.tuning.job import TuneJob, digest_of
 from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores
+from foreword.tuning.seed_results import SeedResult
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import adapted, build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._writing import WritingTask
+from foreword.tuning.tune_data import Draw, TuneData, count_steps
 from foreword.types import Array
 
 ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running

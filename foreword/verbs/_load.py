@@ -11,8 +11,7 @@ from foreword.verbs._arguments import PathName
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
-    from foreword.tuning.tuned import Predictor
-    from foreword.tuning.tuned_model import TunedWriter
+    from foreword.tuning.tuned_model import Predictor, TunedWriter
 
 
 def load(
@@ -39,7 +38,7 @@ def load(
     device = config.convert(str, device, "--device")
     precision = config.convert(str, precision, "--precision")
     folder = _arguments.path(path, "RUN")
-    from foreword.tuning.tuned import is_tuned
+    from foreword.tuning.tuned_folder import is_tuned
 
     if is_tuned(folder):
         from foreword.tuning.open_tuned import open_tuned

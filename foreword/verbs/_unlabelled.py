@@ -23,7 +23,7 @@ from foreword.tables.table import labelled
 from foreword.train import log, tensor_files
 from foreword.tuning.job import Examples
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.tuned import is_tuned
+from foreword.tuning.tuned_folder import is_tuned
 from foreword.verbs._arguments import texts_file
 from foreword.verbs._contract import PathName
 from foreword.verbs.pretrain import Pretrain

@@ -103,7 +103,7 @@ class Drift(ShowsProgress, Computes, Verb[DriftResult]):
 
     def _run_of(self, folder: Path) -> Path:
         from foreword.runs.run_folder import is_run
-        from foreword.tuning.tuned import SCORES
+        from foreword.tuning.tuned_folder import SCORES
 
         if self.run is not None:
             return Path(self.run)

@@ -106,7 +106,7 @@ class Evaluate(ReadsText, ShowsProgress, ReadsModel, Verb[EvaluationResult]):
     def _prompted(self, display: ProgressDisplay) -> TrainedModel:
         """Return the model with a recipe that reads text as is given."""
         from foreword.evaluation.loaded import load
-        from foreword.tuning.tuned import is_tuned
+        from foreword.tuning.tuned_folder import is_tuned
 
         run = Path(self.run)
         if run.is_file():

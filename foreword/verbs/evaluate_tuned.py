@@ -71,9 +71,9 @@ class EvaluateTuned(ReadsLabelled, ShowsProgress, Computes, Verb[TunedEvaluation
 
     def __call__(self) -> TunedEvaluation:
         from foreword.runs.provenance import command
+        from foreword.tuning.evaluate import compared_scores
         from foreword.tuning.example_reader import name_of, tuned_examples
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.scored import compared_scores
 
         # Open the models, and read the examples as each was tuned on.
         given = [Path(path) for path in paths(self.tuned)]

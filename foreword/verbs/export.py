@@ -92,28 +92,28 @@ class Export(Verb[Output]):
 
     def _average(self) -> Output | None:
         """Export an average of candidates; None if it is of a task whose averages are not."""
-        from foreword.tuning.best import chosen_model, exporting
+        from foreword.tuned_exports import average
+        from foreword.tuning.best import chosen_model
 
         chosen = chosen_model.load(Path(self.run), "cpu")
-        if not exporting.can_export(chosen.task):
+        if not average.can_export(chosen.task):
             return None
-        return self._shown("onnx", exporting.export(chosen, Path(self.out), int8=self.int8))
+        return self._shown("onnx", average.export(chosen, Path(self.out), int8=self.int8))
 
     def _tuned(self) -> Output:
-        from foreword.tuning import exporting, onnx_export
+        from foreword.tuned_exports import hf, onnx
         from foreword.tuning.tuned_model import load_tuned
 
         if self.format not in ("hf", "onnx"):
             raise UserError(f"--format {self.format}: a fine-tuned model is exported as hf or onnx")
         tuned, out = load_tuned(Path(self.run), "cpu"), Path(self.out)
         if self.format == "onnx":
-            return self._shown("onnx", onnx_export.export(tuned, out, int8=self.int8))
-        embeds = tuned.task.reader.compares_texts
-        library = "sentence-transformers" if embeds else "transformers"
-        return self._shown(library, exporting.export(tuned, out, self.family))
+            return self._shown("onnx", onnx.export(tuned, out, int8=self.int8))
+        library = "sentence-transformers" if tuned.task.reader.compares_texts else "transformers"
+        return self._shown(library, hf.export(tuned, out, self.family))
 
     def _adapter(self, base: Path) -> Output:
-        from foreword.tuning import adapter
+        from foreword.tuned_exports import adapter
 
         if self.format != "hf":
             raise UserError(f"--adapter: requires --format hf, got {self.format}")

@@ -74,7 +74,7 @@ class Generate(Decodes, ReadsModel, Verb[GeneratedResult]):
     def __call__(self) -> GeneratedResult:
         from foreword.evaluation import beam, decoding
         from foreword.text.tokenizer import CHAT_TEMPLATE
-        from foreword.tuning.tuned import is_tuned
+        from foreword.tuning.tuned_folder import is_tuned
 
         loaded = self.opened()
         trained = loaded.trained

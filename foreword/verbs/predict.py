@@ -20,8 +20,7 @@ from foreword.verbs._groups import Computes, ShowsProgress
 if TYPE_CHECKING:
     from foreword.tables.write import WriteRows
     from foreword.tuning.predict_table import PredictionCounts
-    from foreword.tuning.tuned import Predictor
-    from foreword.tuning.tuned_model import TunedWriter
+    from foreword.tuning.tuned_model import Predictor, TunedWriter
 
 STANDARD = "-"  # standard input or output
 ROWS_SHOWN = 5  # of a result
@@ -170,8 +169,7 @@ class Predict(ReadsRows, ShowsProgress, Computes, Verb[PredictionResult]):
 
     def _opened(self) -> Predictor | TunedWriter:
         from foreword.tuning.open_tuned import open_tuned
-        from foreword.tuning.tuned import Predictor
-        from foreword.tuning.tuned_model import TunedWriter
+        from foreword.tuning.tuned_model import Predictor, TunedWriter
 
         if not isinstance(self.tuned, Predictor | TunedWriter):
             return open_tuned(path(self.tuned, "TUNED"), self.device, self.precision)

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.runs.trained_model import TrainedModel
     from foreword.tuning.job import TuneJob
-    from foreword.tuning.result import TuneResult
     from foreword.tuning.settings import TuneSettings
     from foreword.tuning.tasks._contract import Task
-    from foreword.tuning.tuned import Predictor
-    from foreword.tuning.tuned_model import TunedWriter
+    from foreword.tuning.tune_result import TuneResult
+    from foreword.tuning.tuned_model import Predictor, TunedWriter
     from foreword.verbs._unlabelled import Unlabelled
 
 FILES = Flag(takes=list[PathName])
@@ -226,10 +225,10 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         from foreword.runs.tracking import trackers_of
         from foreword.tuning.best.tune import tune_best
         from foreword.tuning.example_reader import ExampleReader, name_of, sources_of
-        from foreword.tuning.fine_tuning import fine_tune
         from foreword.tuning.job import TuneJob
         from foreword.tuning.published_head import with_published_head
         from foreword.tuning.strategies.best import suits
+        from foreword.tuning.tune_and_save import tune_and_save
 
         # Check every argument.
         kinds.file_of("tuning/tasks", self.task, "--task")
@@ -286,7 +285,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
                     if variants[0].strategy.chooses:
                         done = tune_best(trained, job, shown)
                     else:
-                        result, done = fine_tune(trained, job, shown, trackers)
+                        result, done = tune_and_save(trained, job, shown, trackers)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("interrupted; the same command continues") from None
         if not was_done and out.is_dir():
@@ -294,7 +293,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         return TuningResult(out, scores, done, result, was_done)
 
     def _variants(self, task: Task, settings: TuneSettings) -> list[TuneSettings]:
-        from foreword.tuning.run import variants
+        from foreword.tuning.tune import variants
 
         rates, _ = self.rates  # refused where they are none
         if not self.compare:
@@ -314,9 +313,9 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
         self, variants: list[TuneSettings], trained: TrainedModel, task: Task
     ) -> tuple[list[TuneSettings], list[str]]:
         """Return the variants that the model allows, and a note if one goes."""
-        from foreword.tuning.run import without_tied_head
         from foreword.tuning.starting_network import recipe_for
         from foreword.tuning.tasks._writing import AnswerForm, WritingTask
+        from foreword.tuning.tune import without_tied_head
 
         if isinstance(task, WritingTask):
             AnswerForm.require_writer(trained, is_compared=task.needs.has_reference)
@@ -327,7 +326,7 @@ class Tune(FineTunes, ReadsLabelled, Verb[TuningResult]):
     def _say_before(self, display: ProgressDisplay, trained: TrainedModel, job: TuneJob) -> None:
         """Show what is worth knowing before the work, a line each."""
         from foreword.planning.forecast import counting_suffices
-        from foreword.tuning.encoding import added_tokens
+        from foreword.tuning.tune_data import added_tokens
 
         notes = list(trained.notes)
         if added := ", ".join(added_tokens(trained, job.task)):

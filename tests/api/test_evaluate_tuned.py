@@ -13,7 +13,7 @@ from foreword import evaluate_tuned, predict, tune
 from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.reports.page import write_page
-from foreword.tuning.scored import ScoredExamples, scored
+from foreword.tuning.evaluate import ScoredExamples, scored
 from foreword.verbs.evaluate_tuned import TunedEvaluation
 from tests.tuning.runs import make_run, reviews
 
@@ -27,7 +27,7 @@ QUIET: dict[str, Any] = {"device": "cpu", "progress": False}
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreword.tuning.scored.DRAWS", 20)
+    monkeypatch.setattr("foreword.tuning.evaluate.DRAWS", 20)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def count_answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     def noting(tuned: Any, examples: Any, advance: Any) -> ScoredExamples:
         return scored(tuned, examples, lambda done, total: steps.append((done, total)))
 
-    monkeypatch.setattr("foreword.tuning.scored.scored", noting)
+    monkeypatch.setattr("foreword.tuning.evaluate.scored", noting)
     return steps
 
 

@@ -20,8 +20,7 @@ from foreword.errors import UserError
 from foreword.evaluation.decoding import generate
 from foreword.evaluation.sampling import Sampling
 from foreword.tables.read import read_table
-from foreword.tuning import predict_table
-from foreword.tuning import rows as packed_rows
+from foreword.tuning import packed_examples, predict_table
 from foreword.tuning.tuned_model import TunedModel, TunedWriter
 from foreword.verbs._load import load
 from tests.frames import Frame, Series
@@ -89,8 +88,8 @@ def test_a_file_keeps_its_columns_and_order(tuned: Path, tmp_path: Path, ending:
 def test_a_table_read_in_windows_gives_the_outputs_of_the_whole(
     tuned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_rows, "CHUNK", 4)
-    monkeypatch.setattr(packed_rows, "WINDOW", 8)
+    monkeypatch.setattr(packed_examples, "CHUNK", 4)
+    monkeypatch.setattr(packed_examples, "WINDOW", 8)
     monkeypatch.setattr(predict_table, "WINDOW", 8)
     model = load(tuned, "cpu")
     assert isinstance(model, TunedModel)

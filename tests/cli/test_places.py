@@ -26,8 +26,7 @@ from foreword.runs import hooks
 from foreword.runs.recipe import load_recipe
 from foreword.train import checkpoint, log
 from foreword.train.loop import Loop
-from foreword.tuning import result as tuning
-from foreword.tuning import run as tune
+from foreword.tuning import tune, tune_result
 from tests.damage import copied
 from tests.train import runs
 from tests.tuning.runs import reviews
@@ -180,7 +179,7 @@ def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
     def full(*given: Any, **more: Any) -> None:
         raise SafetensorError(NO_ROOM)
 
-    monkeypatch.setattr(tuning, "save_file", full)
+    monkeypatch.setattr(tune_result, "save_file", full)
     line = fails(words_of("tune", here, tmp_path / "out"), capsys)
     assert line.endswith("out: cannot be written: No space left on device")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.seeds", "here"]

@@ -79,7 +79,7 @@ def test_an_interrupted_call_says_how_to_continue(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foreword.tuning.fine_tuning.fine_tune", interrupted)
+    monkeypatch.setattr("foreword.tuning.tune_and_save.tune_and_save", interrupted)
     assert run(words) == 130
     assert capsys.readouterr().err.endswith("interrupted; the same command continues\n")
 
@@ -106,7 +106,7 @@ def test_eleven_functions_lie_between_the_words_of_the_command_and_the_gradients
 
     monkeypatch.setattr(torch.Tensor, "backward", noting)
     assert run(words) == 0
-    assert found[0][:5] == ["run", "called", "__call__", "fine_tune", "tune"]
+    assert found[0][:5] == ["run", "called", "__call__", "tune_and_save", "tune"]
     assert len(found[0]) == 11  # as in pretraining, the last four are the loop and its step
 
 
@@ -276,7 +276,7 @@ def test_a_finished_tune_is_not_repeated(
     assert f"'foreword predict {out} FILE' uses it" in capsys.readouterr().err
     evaluation = tmp_path / "run" / "evaluations" / "tune-classify-reviews.json"
     scores = evaluation.read_bytes()
-    monkeypatch.setattr("foreword.tuning.run.tune", lambda *_: pytest.fail("it trained again"))
+    monkeypatch.setattr("foreword.tuning.tune.tune", lambda *_: pytest.fail("it trained again"))
     assert run(words) == 0
     captured = capsys.readouterr()
     assert "done already" in captured.err

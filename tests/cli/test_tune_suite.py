@@ -122,7 +122,7 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
 ) -> None:
     done: list[str] = []
     held: list[int] = []
-    fine_tune = suite_run.fine_tune
+    tune_and_save = suite_run.tune_and_save
 
     def killed(trained: Any, wanted: Any, *rest: Any) -> Any:
         held.append(sum(isinstance(one, TuneJob) for one in gc.get_objects()))
@@ -130,9 +130,9 @@ def test_a_suite_that_was_killed_continues_with_what_is_not_done(
             done.append("RTE")
             raise KeyboardInterrupt
         done.append(wanted.name)
-        return fine_tune(trained, wanted, *rest)
+        return tune_and_save(trained, wanted, *rest)
 
-    monkeypatch.setattr(suite_run, "fine_tune", killed)
+    monkeypatch.setattr(suite_run, "tune_and_save", killed)
     assert run(words) == 130
     assert held == [1, 1, 1], "the examples of one task are in memory"
     file = tmp_path / "run" / "evaluations" / "tune-suite-glue.json"
@@ -184,14 +184,14 @@ def test_a_task_whose_seeds_all_diverge_is_named_and_the_others_are_done(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fine_tune = suite_run.fine_tune
+    tune_and_save = suite_run.tune_and_save
 
     def diverging(trained: Any, wanted: Any, *rest: Any) -> Any:
         if wanted.name == "CoLA":
             raise TrainingStoppedError("the loss is not finite")
-        return fine_tune(trained, wanted, *rest)
+        return tune_and_save(trained, wanted, *rest)
 
-    monkeypatch.setattr(suite_run, "fine_tune", diverging)
+    monkeypatch.setattr(suite_run, "tune_and_save", diverging)
     assert run([*words, "--tasks", "CoLA,RTE"]) == 2
     captured = capsys.readouterr()
     assert "CoLA: the loss is not finite" in captured.err

@@ -9,7 +9,7 @@ from foreword.comparison.grid import GridTask
 from foreword.comparison.keys import TuningKey
 from foreword.disk import store, stored
 from foreword.tuning.tasks.classify import Classify
-from foreword.tuning.tuned import VERSION
+from foreword.tuning.tuned_folder import VERSION
 
 
 def test_a_fine_tuning_that_cut_long_texts_is_done_again(tmp_path: Path) -> None:

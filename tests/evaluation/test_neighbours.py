@@ -22,7 +22,7 @@ from foreword.runs.recipe import load_recipe
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning import rows
+from foreword.tuning import packed_examples
 from foreword.tuning.input_template import template_of
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
@@ -148,7 +148,7 @@ def test_a_tuned_model_answers_a_text_alone_as_among_others_in_any_order(
     template = template_of(trained.recipe, trained.vocab, None)
     around = (trained.tokenizer, trained.device, trained.dtype, trained.recipe, tmp_path)
     model = TunedModel(network.eval(), task, ("0", "1"), template, *around)
-    monkeypatch.setattr(rows, "CHUNK", 3)
+    monkeypatch.setattr(packed_examples, "CHUNK", 3)
     texts = ["we saw the film", "day", "", "zebra", "the film was a lovely day " * 3, "day"]
     items = [text.split() for text in texts] if isinstance(task, Tag) else texts
     assert_each_as_alone(predict, model, items)

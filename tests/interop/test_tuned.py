@@ -13,11 +13,11 @@ from foreword.interop import importing
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
-from foreword.tuning.result import TuneResult, save_network
-from foreword.tuning.run import variants
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune import variants
+from foreword.tuning.tune_result import TuneResult, save_network
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import tune
 

@@ -15,13 +15,13 @@ from foreword.runs.recipe import load_recipe
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
-from foreword.tuning.encoding import draw_and_encode
 from foreword.tuning.job import Examples
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tune_data import draw_and_encode
 from tests.evaluation.conftest import TEXTS, write_run
 
 transformers = pytest.importorskip("transformers")

@@ -14,11 +14,12 @@ from foreword.settings import config, kinds
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.tuning import run
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import TuneResult
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
+from foreword.tuning.trainings import Listeners
+from foreword.tuning.tune import tune as tune_job
+from foreword.tuning.tune_result import TuneResult
 from tests import shelf
 
 GOOD = ["lovely", "fine", "warm", "bright"]
@@ -141,4 +142,4 @@ def tune(
     variants = [settings] if isinstance(settings, TuneSettings) else settings
     labelled = ([Labelled(*example) for example in part] for part in (train, dev))
     job = TuneJob(task, Examples(*labelled, extra or {}), variants, folder=folder)
-    return run.tune(trained, job, run.Listeners(**listeners))
+    return tune_job(trained, job, Listeners(**listeners))

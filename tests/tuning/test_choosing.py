@@ -46,7 +46,7 @@ from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tasks.multilabel import Multilabel
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
-from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tuned_folder import TunedOn
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, make_run, reviews, tune
 
 SETTINGS = TuneSettings(strategy=Best(lr=1e-2, epochs=2), batch=8)

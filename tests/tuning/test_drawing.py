@@ -18,12 +18,12 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.bag_of_words import bag_of_words, words_of
 from foreword.tuning.drawing import draw
 from foreword.tuning.features import ExampleBatches
-from foreword.tuning.run import variants
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.tag import Tag
+from foreword.tuning.tune import variants
 from tests.tuning.runs import make_run, reviews, tune
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=2, epochs=2, precision="fp32")

@@ -13,7 +13,6 @@ import torch
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning import fine_tuner
-from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.features import Features, count_chunks, fits_in_memory
 from foreword.tuning.job import Examples
 from foreword.tuning.outputs import predict
@@ -24,6 +23,7 @@ from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tune_data import TuneData, draw_and_encode
 from tests.tuning.runs import LAYOUTS, make_run, reviews, tune
 
 CPU, FP32 = torch.device("cpu"), torch.float32

@@ -11,7 +11,6 @@ from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.open_tuned import open_tuned
-from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies._contract import Strategy
 from foreword.tuning.strategies.frozen import Frozen
@@ -19,6 +18,7 @@ from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
+from foreword.tuning.tune_result import save_network
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import LAYOUTS, make_run, reviews, tune
 

@@ -10,14 +10,14 @@ import pytest
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.tables.examples import Labelled
 from foreword.tuning.drawing import hold_out
-from foreword.tuning.fine_tuning import tune_at_best_rate
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import TuneResult
 from foreword.tuning.scores import single
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Judge
 from foreword.tuning.tasks.chat import PerplexityJudge
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune_and_save import tune_at_best_rate
+from foreword.tuning.tune_result import TuneResult
 from tests.tuning.runs import reviews
 
 TRAIN = [e._replace(source=f"train:{n}") for n, e in enumerate(reviews(200, 1))]

@@ -19,14 +19,14 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.features import ExampleBatches
 from foreword.tuning.input_template import template_of
 from foreword.tuning.network import HeadNetwork
-from foreword.tuning.result import TuneResult, as_json, save_network
-from foreword.tuning.run import variants
 from foreword.tuning.scores import Scores, single, summarise
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, initialise_new_tokens
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune import variants
+from foreword.tuning.tune_result import TuneResult, as_json, save_network
 from foreword.types import Array
 from tests.tuning.runs import LAYOUTS, make_run, reviews, tune
 

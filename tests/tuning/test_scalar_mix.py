@@ -13,13 +13,13 @@ from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tuning.network import ScalarMix
-from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.regress import Regress
+from foreword.tuning.tune_result import save_network
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import make_run, reviews, tune
 

@@ -20,8 +20,6 @@ from foreword.train.optimizers.adamw import AdamW
 from foreword.train.optimizers.muon import Muon
 from foreword.train.optimizers.sgd import SGD
 from foreword.tuning.network import Network
-from foreword.tuning.result import save_network
-from foreword.tuning.run import variants
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, reinitialise_layers
 from foreword.tuning.strategies._contract import Strategy
@@ -33,6 +31,8 @@ from foreword.tuning.strategies.top_layers import TopLayers
 from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.tag import Tag
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tune import variants
+from foreword.tuning.tune_result import save_network
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import make_run, reviews, tune
 

@@ -18,9 +18,8 @@ from foreword.disk import manifest, stored
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
-from foreword.tuning import rows, windows
-from foreword.tuning.encoding import TuneData, draw_and_encode
-from foreword.tuning.export_folder import cutting
+from foreword.tuned_exports.folder import cutting
+from foreword.tuning import packed_examples, windows
 from foreword.tuning.features import Features
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import Examples
@@ -36,7 +35,8 @@ from foreword.tuning.tasks.choice import Choice
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tasks.embed import Embed
 from foreword.tuning.tasks.regress import Regress
-from foreword.tuning.tuned import FILE, KIND, VERSION
+from foreword.tuning.tune_data import TuneData, draw_and_encode
+from foreword.tuning.tuned_folder import FILE, KIND, VERSION
 from foreword.tuning.tuned_model import load_tuned
 from foreword.tuning.windows import STEP_WINDOWS, WindowPooling, drawn, overlapping
 from tests.tuning.runs import BAD, GOOD, LAYOUTS, OTHER, make_run, reviews, tune
@@ -170,7 +170,7 @@ def test_a_text_has_the_same_output_alone_and_among_others(
         batch = batch.to("cpu")
         outputs = network.eval().outputs(batch.features(network), batch.windows)
     np.testing.assert_allclose(outputs, together, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 32})  # a few windows at once
+    monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": 32})  # a few windows at once
     few = predict(network, data.dev[0], CPU, FP32)
     np.testing.assert_allclose(few, together, rtol=1e-4, atol=1e-5)
     alone = [
@@ -194,7 +194,7 @@ def test_micro_batches_give_the_gradient_of_the_whole(
     network = network_of(data, task).eval()
     gradients = []
     for tokens in (1 << 14, 32):
-        monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": tokens})
+        monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": tokens})
         network.zero_grad()
         batches = [batch.to("cpu") for batch in data.train.batches(np.arange(9), "cpu", epoch=1)]
         assert (len(batches) > 1) == (tokens == 32 and name != "embed")
@@ -263,7 +263,7 @@ def test_a_huge_text_is_read_in_bounded_memory(
     trained = open_run(make_run(tmp_path), "cpu")
     task = Classify()
     data = encoded(trained, task, [Labelled("the film " * 5000, name) for name in ("bad", "good")])
-    monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 1024})
+    monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": 1024})
     network, shapes = network_of(data, task), []
     run_backbone = type(network).run_backbone
 

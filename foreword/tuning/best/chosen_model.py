@@ -24,10 +24,11 @@ from foreword.tuning.best.averages import average, comparable
 from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.material import Material
 from foreword.tuning.encoded import by_example, cut_count
-from foreword.tuning.result import write_run
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import ExampleOutputs, Task
-from foreword.tuning.tuned import CHOSEN, SCORES, Predictor, Tuned, TunedOn
+from foreword.tuning.tune_result import write_run
+from foreword.tuning.tuned_folder import CHOSEN, SCORES, Tuned, TunedOn
+from foreword.tuning.tuned_model import Predictor
 from foreword.types import Array
 
 KIND, VERSION = "chosen", 1

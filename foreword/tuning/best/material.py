@@ -20,14 +20,14 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.best.linear import LinearMap, fit_linear
 from foreword.tuning.encoded import first_inputs, output_counts
-from foreword.tuning.encoding import added_tokens, template_for
 from foreword.tuning.features import Features, fits_in_memory
 from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.packed_examples import PooledExamples
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import EncodedExample, OutputForm, Task, texts_of
 from foreword.tuning.tasks.classify import Classify
+from foreword.tuning.tune_data import added_tokens, template_for
 from foreword.types import Array
 
 

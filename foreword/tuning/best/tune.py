@@ -33,13 +33,13 @@ from foreword.tuning.candidates.fine_tuned import FittedNetwork
 from foreword.tuning.drawing import DrawnExamples, draw
 from foreword.tuning.finished import FinishedStore
 from foreword.tuning.job import TuneJob
-from foreword.tuning.result import TuneScores, as_json, save_network
-from foreword.tuning.run import baselines, counted
 from foreword.tuning.scores import MeanScore, Scores, as_gain
 from foreword.tuning.starting_network import start_name
 from foreword.tuning.strategies.best import CANDIDATES, Best
 from foreword.tuning.trainings import calibration
-from foreword.tuning.tuned import TunedOn
+from foreword.tuning.tune import baselines, counted
+from foreword.tuning.tune_result import TuneScores, as_json, save_network
+from foreword.tuning.tuned_folder import TunedOn
 from foreword.types import Array
 
 NAME, COUNTING = "best", "counting alone"

@@ -19,8 +19,8 @@ from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.candidates.fine_tuned import DUMMY, FittedNetwork, one_network
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.run import tune
 from foreword.tuning.tasks.embed import Embed
+from foreword.tuning.tune import tune
 from foreword.types import Array
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 0.1)

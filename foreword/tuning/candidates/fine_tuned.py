@@ -17,10 +17,10 @@ from foreword.tuning.best.linear import UNSEEN
 from foreword.tuning.best.material import Material
 from foreword.tuning.candidates._contract import Fitted, Learner
 from foreword.tuning.job import Examples, TuneJob
-from foreword.tuning.result import TuneResult, save_network
-from foreword.tuning.run import tune
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import TuneResult, save_network
 from foreword.tuning.tuned_model import TunedModel, load_tuned
 from foreword.types import Array
 

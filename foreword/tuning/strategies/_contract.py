@@ -23,7 +23,7 @@ class Strategy(Ranged, ABC):
         trains_new_tokens: whether the embeddings of tokens that pretraining never saw are trained,
             those of its tokens not.
         chooses: whether it chooses among ways to learn, of which fine-tuning is one;
-            `foreword.tuning.best.tune` then takes the place of `foreword.tuning.run`.
+            `foreword.tuning.best.tune` then takes the place of `foreword.tuning.tune`.
     """
 
     trains_backbone: ClassVar[bool] = True

@@ -21,13 +21,13 @@ from foreword.tables.chat import Message, of_text
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.encoding import added_tokens
 from foreword.tuning.input_template import InputTemplate, template_of
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._conversations import jinja
 from foreword.tuning.tasks._writing import AnswerForm
 from foreword.tuning.tasks.chat import Chat
-from foreword.tuning.tuned import Tuned
+from foreword.tuning.tune_data import added_tokens
+from foreword.tuning.tuned_folder import Tuned
 from tests.tuning.runs import make_run
 
 FAST: dict[str, Any] = {
@@ -102,7 +102,7 @@ def test_a_model_with_a_source_reads_what_came_before_each_answer(
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_answers(tmp_path: Path) -> None:
-    from foreword.tuning.rows import PooledExamples
+    from foreword.tuning.packed_examples import PooledExamples
 
     trained, template = opened(tmp_path, "decoder")
     task, examples = Chat(), [read(WHOLE), *map(read, SINGLE)]

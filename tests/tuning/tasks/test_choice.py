@@ -20,9 +20,9 @@ from foreword.tables.choice import question_of
 from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tables.table import chosen_columns
-from foreword.tuning import rows
+from foreword.tuning import packed_examples
 from foreword.tuning.input_template import template_of
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.packed_examples import PooledExamples
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.choice import Choice
 from foreword.tuning.tuned_model import load_tuned
@@ -166,7 +166,7 @@ def test_the_options_of_a_question_are_in_one_batch(
         return flat.tolist(), losses
 
     whole, loss = outputs()
-    monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 64})
+    monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": 64})
     parts, loss_of_parts = outputs()
     assert parts == pytest.approx(whole, abs=1e-5)
     assert loss_of_parts == pytest.approx(loss, rel=1e-5)

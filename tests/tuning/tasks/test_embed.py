@@ -20,7 +20,7 @@ from foreword.errors import UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
 from foreword.tuning.input_template import template_of
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.packed_examples import PooledExamples
 from foreword.tuning.starting_network import build_network, has_dropout, with_dropout
 from foreword.tuning.tasks._contract import ExampleOutputs
 from foreword.tuning.tasks.embed import Embed
@@ -142,9 +142,9 @@ def test_the_losses_equal_those_of_sentence_transformers(form: str) -> None:
 def test_all_examples_of_a_step_are_in_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foreword.tuning import rows
+    from foreword.tuning import packed_examples
 
-    monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 32})
+    monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": 32})
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
     task, examples = Embed(), labelled(pairs(40, 1))

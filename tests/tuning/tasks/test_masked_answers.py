@@ -18,8 +18,6 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.tables.chat import ASSISTANT, USER, Message, to_text
 from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
-from foreword.tuning.encoding import added_tokens, scoring_examples, template_for
-from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.full import Full
@@ -27,7 +25,9 @@ from foreword.tuning.tasks._writing import AnswerForm, WritingTask
 from foreword.tuning.tasks.chat import Chat
 from foreword.tuning.tasks.prefer import Prefer
 from foreword.tuning.tasks.text_to_text import TextToText
-from foreword.tuning.tuned import Tuned
+from foreword.tuning.tune_data import added_tokens, scoring_examples, template_for
+from foreword.tuning.tune_result import save_network
+from foreword.tuning.tuned_folder import Tuned
 from foreword.tuning.tuned_model import TunedWriter
 from tests.tuning.runs import make_run, tune
 

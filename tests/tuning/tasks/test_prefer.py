@@ -24,14 +24,14 @@ from foreword.tables.columns import Columns
 from foreword.tables.examples import Labelled
 from foreword.tables.read import read_table
 from foreword.tables.table import chosen_columns, labelled
-from foreword.tuning import encoding
-from foreword.tuning.encoding import TuneData
+from foreword.tuning import tune_data
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import Examples
 from foreword.tuning.outputs import scored_outputs
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.prefer import Prefer
+from foreword.tuning.tune_data import TuneData
 from foreword.types import Batch, Example, Tokens
 from tests.tuning.runs import make_run
 
@@ -55,14 +55,14 @@ def read(row: dict[str, Any]) -> Labelled:
 
 def opened(folder: Path, layout: str = "decoder") -> tuple[TrainedModel, InputTemplate]:
     trained = open_run(make_run(folder, layout), "cpu")
-    trained = with_special(trained, encoding.added_tokens(trained, Prefer()))
-    return trained, encoding.template_for(trained, Prefer(), None)
+    trained = with_special(trained, tune_data.added_tokens(trained, Prefer()))
+    return trained, tune_data.template_for(trained, Prefer(), None)
 
 
 def referred_data(trained: TrainedModel, template: InputTemplate, task: Prefer) -> TuneData:
     examples = [read(row) for row in ROWS]
     one = [TuneSettings(seeds=1, max_length=template.length)]
-    return encoding.draw_and_encode(trained, task, one, Examples(examples, examples))
+    return tune_data.draw_and_encode(trained, task, one, Examples(examples, examples))
 
 
 def tokens_of(ids: np.ndarray) -> Tokens:

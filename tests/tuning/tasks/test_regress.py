@@ -14,11 +14,11 @@ from scipy import stats
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.run_folder import open_run
 from foreword.tables.examples import Labelled
-from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks import regress
 from foreword.tuning.tasks.regress import LARGEST, Regress
+from foreword.tuning.tune_result import save_network
 from foreword.tuning.tuned_model import load_tuned
 from tests.tuning.runs import BAD, GOOD, make_run, reviews, tune
 

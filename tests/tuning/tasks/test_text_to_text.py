@@ -24,12 +24,12 @@ from foreword.tables.examples import Labelled
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.example_reader import mix_tasks
 from foreword.tuning.input_template import template_of
-from foreword.tuning.result import save_network
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tune_result import save_network
 from tests.train.runs import short_spans
 from tests.tuning.runs import PARTS, make_run, reviews, tune
 from tests.tuning.tasks.test_span import questions

@@ -25,8 +25,8 @@ from foreword.interop import exporting, files
 from foreword.interop.formats._contract import ExchangeResult
 from foreword.interop.hf_config import FILE as HF_CONFIG
 from foreword.runs.run_folder import is_run, open_run
-from foreword.tuning import exporting as tuned_exporting
-from foreword.tuning.tuned import SCORES
+from foreword.tuned_exports import hf
+from foreword.tuning.tuned_folder import SCORES
 from foreword.tuning.tuned_model import load_tuned
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft names them
@@ -60,7 +60,7 @@ def export(tuned: Path, base: Path, out: Path, family: str = "") -> ExchangeResu
         if is_run(tuned):
             exporting.export(open_run(tuned, "cpu"), tuned_out, family)
         else:
-            tuned_exporting.export(load_tuned(tuned, "cpu"), tuned_out, family)
+            hf.export(load_tuned(tuned, "cpu"), tuned_out, family)
         new, old = load_file(tuned_out / files.WEIGHTS), load_file(base_out / files.WEIGHTS)
         model_type = json.loads((tuned_out / HF_CONFIG).read_text(encoding="utf-8"))["model_type"]
         change = _change(new, old, rank, transposes=model_type in TRANSPOSED)

@@ -20,10 +20,15 @@ from foreword.interop.onnx_graph import Answers, Graph, GraphSample
 from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.settings import config, kinds
 from foreword.tables.columns import PREDICTION
-from foreword.tuning import export_folder
+from foreword.tuned_exports.folder import (
+    calibration_of,
+    cutting,
+    exports_of,
+    random_examples,
+    write_tokenizer,
+)
+from foreword.tuned_exports.hf import windows_note
 from foreword.tuning.encoded import output_counts
-from foreword.tuning.export_folder import exports_of
-from foreword.tuning.exporting import windows_note
 from foreword.tuning.network import require_layers
 from foreword.tuning.tasks._contract import PROBABILITY, ExampleOutputs
 from foreword.tuning.tuned_model import TunedModel
@@ -45,7 +50,7 @@ class TunedGraph(Graph):
         )
         self.network, self.start = tuned.network, template.start
         self.pooling = _pooling(tuned)
-        self.calibration = export_folder.calibration_of(tuned.task)
+        self.calibration = calibration_of(tuned.task)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -109,16 +114,16 @@ def export(tuned: TunedModel, out: Path, *, int8: bool) -> ExchangeResult:
         raise UserError(f"{tuned.source}: the task {kind} does not say its `exports`, see `Task`")
     atomic.require_new_folder(out)
     notes = tuple(windows_note(tuned))
-    tuned = replace(tuned, network=tuned.network.cpu(), task=export_folder.cutting(tuned.task))
+    tuned = replace(tuned, network=tuned.network.cpu(), task=cutting(tuned.task))
     graph = TunedGraph(tuned).eval()
     length = tuned.template.length
     lengths = np.linspace(1, length, TEXTS).astype(int).tolist()
     results = [
         result._replace(outputs=result.outputs / graph.calibration)
-        for result in tuned.outputs_of(export_folder.examples(tuned, length, lengths))
+        for result in tuned.outputs_of(random_examples(tuned, length, lengths))
     ]
     with atomic.folder(out) as part:
-        export_folder.write_tokenizer(tuned, part)
+        write_tokenizer(tuned, part)
         names = tuned.labels[: tuned.width] if tuned.task.judge.has_classes else ()
         about: dict[str, Any] = {
             "task": kinds.name_of(tuned.task),
@@ -177,7 +182,7 @@ def _answers(tuned: TunedModel, results: Sequence[ExampleOutputs]) -> Answers | 
         return None
     counts = np.cumsum([len(result.outputs) for result in results])[:-1]
     width = results[0].outputs.shape[1]
-    calibration = export_folder.calibration_of(tuned.task)  # of the graph's outputs alone
+    calibration = calibration_of(tuned.task)  # of the graph's outputs alone
 
     def answer(outputs: Sequence[Array]) -> list[Any]:
         parts = np.split(np.concatenate([each.reshape(-1, width) for each in outputs]), counts)

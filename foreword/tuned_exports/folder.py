@@ -82,7 +82,7 @@ def check(tuned: TunedModel, out: Path, longest: int | None) -> dict[str, float 
     template = replace(tuned.template, length=length)
     task, cpu = cutting(tuned.task), torch.device("cpu")
     short = replace(tuned, task=task, template=template, device=cpu, dtype=torch.float32)
-    results = short.outputs_of(examples(tuned, length))
+    results = short.outputs_of(random_examples(tuned, length))
     groups = [results] if tokenizer.pad_token_id is not None else [[result] for result in results]
     expected = np.concatenate([result.outputs.ravel() for result in results])
     expected = expected / calibration_of(tuned.task)  # which the weights hold
@@ -166,7 +166,9 @@ def exports_of(tuned: TunedModel) -> Exports:
     return tuned.task.exports
 
 
-def examples(tuned: TunedModel, length: int, lengths: Sequence[int] = SHORT) -> LabelledTexts:
+def random_examples(
+    tuned: TunedModel, length: int, lengths: Sequence[int] = SHORT
+) -> LabelledTexts:
     """Return examples made of texts of random tokens, the last one longer than `length`.
 
     Args:
@@ -191,5 +193,4 @@ def examples(tuned: TunedModel, length: int, lengths: Sequence[int] = SHORT) -> 
 
     firsts = texts()
     seconds: Sequence[str | None] = texts() if tuned.tuned_on.is_pair else [None] * len(firsts)
-    examples = map(exports_of(tuned).example, firsts, seconds)
-    return LabelledTexts.of(examples)
+    return LabelledTexts.of(map(exports_of(tuned).example, firsts, seconds))

@@ -20,7 +20,7 @@ from foreword.tuning.encoded import first_inputs, first_windows
 from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tuning.job import Examples
 from foreword.tuning.outputs import scored_outputs
-from foreword.tuning.rows import PackedExamples, PooledExamples
+from foreword.tuning.packed_examples import PackedExamples, PooledExamples
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, has_dropout, with_dropout
 from foreword.tuning.tasks._contract import LossUnit, Task

@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 
 from foreword import load, tune
 from foreword.cli.main import run as command
-from foreword.tuning.export_folder import cutting
+from foreword.tuned_exports.folder import cutting
 from foreword.tuning.tuned_model import load_tuned
 
-from .test_tuned_export import EXAMPLES, FAST, LONG, PAIRS, tiny_run
-from .test_tuned_heads import PASSAGES, QUESTIONS, SENTENCES
+from .test_heads import PASSAGES, QUESTIONS, SENTENCES
+from .test_hf import EXAMPLES, FAST, LONG, PAIRS, tiny_run
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="requires foreword[onnx]")
 pytest.importorskip("onnxscript", reason="requires foreword[onnx]")

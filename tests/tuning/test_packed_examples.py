@@ -13,10 +13,10 @@ from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled
-from foreword.tuning import rows
+from foreword.tuning import packed_examples
 from foreword.tuning.input_template import Pooling, template_of
 from foreword.tuning.network import Network
-from foreword.tuning.rows import PooledExamples, first_fit
+from foreword.tuning.packed_examples import PooledExamples, first_fit
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks.classify import Classify
 from foreword.types import Batch
@@ -165,7 +165,7 @@ def test_fixed_shapes_and_small_batches_give_the_same_outputs(
         return outputs, shapes
 
     free, _ = outputs("cpu")
-    monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 1 << 14, "cuda": 96})
+    monkeypatch.setattr(packed_examples, "TOKENS_AT_ONCE", {"cpu": 1 << 14, "cuda": 96})
     fixed, shapes = outputs("cuda")  # the shapes that CUDA gets; computed here
     assert len(shapes) > 1
     assert all(width == 32 and count in (1, 2, 4) for count, width in shapes)

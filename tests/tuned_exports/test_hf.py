@@ -18,14 +18,13 @@ from foreword.interop import check_logits, importing
 from foreword.runs.recipe import load_recipe
 from foreword.runs.run_folder import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
-from foreword.tuning import exporting
-from foreword.tuning.export_folder import cutting
+from foreword.tuned_exports.folder import cutting
+from foreword.tuned_exports.hf import export as export_hf
 from foreword.tuning.input_template import Pooling
 from foreword.tuning.tasks.classify import Classify
 from foreword.tuning.tuned_model import TunedModel, load_tuned
 from tests.evaluation.conftest import TEXTS, write_run
-
-from . import theirs
+from tests.interop import theirs
 
 transformers = pytest.importorskip("transformers")
 
@@ -234,7 +233,7 @@ def test_a_pair_that_is_cut_has_the_same_logits(length: int, tmp_path: Path) -> 
     run = tiny_run(tmp_path / "run", "bert")
     tuned = tune(run, PAIRS, PAIRS, max_length=length, **FAST).out
     model = load_tuned(tuned, "cpu")
-    exporting.export(model, tmp_path / "hf")
+    export_hf(model, tmp_path / "hf")
     hf = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     firsts, seconds = ["cat " * 20, "dog " * 20, "mat " * 9], ["sat " * 20, "mat " * 9, "cat " * 20]

@@ -17,13 +17,13 @@ from foreword.disk import stored
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.runs.run_folder import open_run
 from foreword.runs.trained_model import TrainedModel
-from foreword.tuning.fine_tuner import FineTuner, SeedResult
+from foreword.tuning.fine_tuner import FineTuner
 from foreword.tuning.outputs import SCORING_DTYPE, predict
 from foreword.tuning.remarks import setting_cells
-from foreword.tuning.result import TuneResult, as_json
 from foreword.tuning.scores import Scores, as_gain, single, summarise
-from foreword.tuning.seeds import _stuck_notes as stuck_notes
-from foreword.tuning.seeds import _undefined_notes as undefined_notes
+from foreword.tuning.seed_results import SeedResult
+from foreword.tuning.seed_results import _stuck_notes as stuck_notes
+from foreword.tuning.seed_results import _undefined_notes as undefined_notes
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.strategies.frozen import Frozen
 from foreword.tuning.strategies.full import Full
@@ -33,6 +33,7 @@ from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks.classify import Classify, ClassJudge
 from foreword.tuning.tasks.regress import Regress
 from foreword.tuning.tasks.text_to_text import TextToText
+from foreword.tuning.tune_result import TuneResult, as_json
 from tests.tuning.runs import make_run, reviews, tune
 
 TASK = Classify()

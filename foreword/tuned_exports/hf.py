@@ -21,8 +21,9 @@ from foreword.interop.hf._contract import Design, Family, PublishedHead, Table, 
 from foreword.runs.trained_model import TrainedModel
 from foreword.settings import kinds
 from foreword.text.tokenizer import CONFIG as TOKENIZER_CONFIG
-from foreword.tuning.export_folder import calibration_of, check, exports_of, write
-from foreword.tuning.published_head import current_settings, head_settings
+from foreword.tuned_exports.folder import calibration_of, check, exports_of, write
+from foreword.tuning.published_head import head_settings
+from foreword.tuning.tasks._contract import Task
 from foreword.tuning.tasks._headed import hidden_layer_of
 from foreword.tuning.tasks.regress import Scale
 from foreword.tuning.tuned_model import TunedModel
@@ -106,10 +107,23 @@ def _family_with_head(
         _, design = family.folders(trained.model, trained.recipe)[""]
         classifier = published_head(family, design, auto_class)
         if classifier is not None and not task.needs.mix_layers:
-            current = current_settings(task, classifier, tuned.template.pooling)
+            current = _current_settings(task, classifier, tuned.template.pooling)
             if current == head_settings(task, classifier):
                 return family
     return families[0]
+
+
+def _current_settings(
+    task: Task, published: PublishedHead, default_pooling: str
+) -> dict[str, str | bool]:
+    """Return the current settings of a task's head; `default_pooling` is the template's."""
+    defaults: dict[str, str | bool] = {
+        "pooling": default_pooling,
+        "hidden_layer": "none",
+        "output_bias": True,
+    }
+    settings = {name: getattr(task, name) for name in head_settings(task, published)}
+    return {name: defaults[name] if value is None else value for name, value in settings.items()}
 
 
 def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead | None) -> None:
@@ -129,7 +143,7 @@ def _require_same_head(tuned: TunedModel, family: str, classifier: PublishedHead
             f"{tuned.source}: {classifier.architecture} reads the last layer alone; tune with "
             "--set task.mix_layers=false"
         )
-    current = current_settings(tuned.task, classifier, tuned.template.pooling)
+    current = _current_settings(tuned.task, classifier, tuned.template.pooling)
     needed = head_settings(tuned.task, classifier)
     if current != needed:
         has = " and ".join(f"{key} {value}" for key, value in current.items())

@@ -18,21 +18,21 @@ from foreword.runs.trained_model import TrainedModel
 from foreword.settings import config
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.trackers._contract import Tracker
-from foreword.tuning import run
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import draw, hold_out
 from foreword.tuning.job import TuneJob
-from foreword.tuning.result import TuneResult, as_json, save_network, with_words
 from foreword.tuning.scores import MeanScore, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Task
-from foreword.tuning.trainings import ReportProgress
+from foreword.tuning.trainings import Listeners, ReportProgress
+from foreword.tuning.tune import tune
+from foreword.tuning.tune_result import TuneResult, as_json, save_network, with_words
 
 SHARE = 0.1  # of the training examples, held out to choose a learning rate on
 MOST, FEWEST = 5_000, 10  # examples held out
 
 
-def fine_tune(
+def tune_and_save(
     trained: TrainedModel, job: TuneJob, display: ProgressReporter, trackers: Sequence[Tracker] = ()
 ) -> tuple[TuneResult, dict[str, Any]]:
     """Fine-tune, and write the tuned model and its scores.
@@ -56,14 +56,14 @@ def fine_tune(
             if len(job.rates) > 1:
 
                 def trial(job: TuneJob, report: ReportProgress) -> TuneResult:
-                    return run.tune(trained, job, run.Listeners(report, warn=warn))
+                    return tune(trained, job, Listeners(report, warn=warn))
 
                 result = tune_at_best_rate(job, trial, display.stage)
             else:
-                listeners = run.Listeners(
+                listeners = Listeners(
                     display.stage("tuning"), lambda scores: tracking.record(_record(scores)), warn
                 )
-                result = run.tune(trained, job, listeners)
+                result = tune(trained, job, listeners)
         if result.resumed:
             seeds = "1 seed was" if result.resumed == 1 else f"{result.resumed} seeds were"
             display.note(f"{seeds} trained by an earlier call")

@@ -1,7 +1,7 @@
 """Exporting an average of candidates: networks as ONNX graphs, counts as plain files, and a loader.
 
 parts.json               the parts: form, labels; of each its weight, temperature and files
-predict.py               `foreword.tuning.best.exported`, which reads the folder without Foreword
+predict.py               `foreword.tuned_exports.predict`, which reads the folder without Foreword
 word_counts/, ...        counts.json and counts.npz; model.onnx with its tokenizer; linear.npz
 states/                  model.onnx of the pretrained model, whose states several parts may read
 
@@ -30,8 +30,8 @@ from foreword.nn.model import neural
 from foreword.runs.trained_model import TrainedModel
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.text.words import UNSPACED_LETTER, WORD
-from foreword.tuning import export_folder, onnx_export
-from foreword.tuning.best import exported
+from foreword.tuned_exports import onnx, predict
+from foreword.tuned_exports.folder import calibration_of, random_examples
 from foreword.tuning.best.choosing import ChosenPart
 from foreword.tuning.best.chosen_model import ChosenModel
 from foreword.tuning.best.counts import FittedCounts
@@ -82,7 +82,7 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
     notes: set[str] = set()
     with atomic.folder(out) as folder:
         for name, tuned in _networks(chosen).items():
-            result = onnx_export.export(tuned, folder / name, int8=int8)
+            result = onnx.export(tuned, folder / name, int8=int8)
             facts[name] = {k: v for k, v in result.facts.items() if k != "folder"}
             notes |= set(result.notes)
         rows = [_write(part, folder) for part in chosen.parts]
@@ -93,7 +93,7 @@ def export(chosen: ChosenModel, out: Path, *, int8: bool) -> ExchangeResult:
             shares = chosen.task.thresholds or (0.5,)
             about["thresholds"] = shares if len(shares) > 1 else shares * len(labels)
         exporting.write_json(folder / PARTS, about)
-        shutil.copyfile(exported.__file__, folder / LOADER)
+        shutil.copyfile(predict.__file__, folder / LOADER)
         facts |= _compared(chosen, folder, int8=int8)
     return ExchangeResult(
         facts, notes=(f"{LOADER} in it predicts without Foreword", *sorted(notes))
@@ -123,7 +123,7 @@ def _write(part: ChosenPart, folder: Path) -> dict[str, Any]:
     if isinstance(fitted, FittedCounts):
         counts, graph = fitted, ""
     elif isinstance(fitted, FittedNetwork):
-        temperature /= export_folder.calibration_of(fitted.tuned.task)
+        temperature /= calibration_of(fitted.tuned.task)
     elif isinstance(fitted, FittedPairs):
         linear = fitted.linear
     elif isinstance(fitted, FittedFeatures):
@@ -202,7 +202,7 @@ def _counted(chosen: ChosenModel, pair: str | None) -> list[Labelled]:
 def _compared(chosen: ChosenModel, folder: Path, *, int8: bool) -> dict[str, float]:
     """Return how far the loader's probabilities, or numbers, are from Foreword's."""
     dummy = _tuned(chosen, chosen.task, chosen.material.trained, nn.Identity())
-    examples = export_folder.examples(dummy, chosen.max_tokens, CHECKED)
+    examples = random_examples(dummy, chosen.max_tokens, CHECKED)
     examples = LabelledTexts.of([*examples[: len(CHECKED)], *_counted(chosen, examples[0].pair)])
     outputs = np.concatenate([result.outputs for result in chosen.outputs_of(examples)])
     if chosen.material.form != "number":
@@ -210,7 +210,7 @@ def _compared(chosen: ChosenModel, folder: Path, *, int8: bool) -> dict[str, flo
     pairs = [example.pair or "" for example in examples] if chosen.tuned_on.is_pair else None
 
     def distance(*, bits: int) -> float:
-        average = exported.Average(folder, int8=bits == 8)
+        average = predict.Average(folder, int8=bits == 8)
         return float(np.abs(average([e.text for e in examples], pairs) - outputs).max())
 
     exact = distance(bits=32)

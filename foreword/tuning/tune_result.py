@@ -32,7 +32,7 @@ from foreword.tuning.network import Network
 from foreword.tuning.scores import MeanScore, Scores, of_classes
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.tuning.tasks._writing import AnswerForm, WritingTask
-from foreword.tuning.tuned import KIND, SCORES, VERSION, Tuned, TunedOn
+from foreword.tuning.tuned_folder import KIND, SCORES, VERSION, Tuned, TunedOn
 from foreword.types import Array
 
 

@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from foreword.tuning.fine_tuner import SeedResult
 from foreword.tuning.scores import WHY_UNDEFINED, Scores, as_gain, metric_name
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.tasks._contract import Confusion, Task
 from foreword.types import Array
+
+
+class SeedResult(NamedTuple):
+    """The result of fine-tuning with one seed.
+
+    Attributes:
+        final: the scores of the epoch that was kept, with the scores on extra examples; none, and
+            `diverged` in `about`, if training stopped.
+        task: the task with what that epoch's outputs chose.
+        confusion: how often each label (row) got each answer (column) then; None without classes.
+        correct: how far each dev example was answered correctly then, 0 to 1; None unless the mean
+            is the accuracy.
+        outputs: the outputs for the dev examples then, (outputs, labels), if something is fitted on
+            them; else None.
+    """
+
+    curve: list[Scores]
+    final: Scores
+    task: Task
+    confusion: Confusion | None = None
+    correct: list[float] | None = None
+    outputs: Array | None = None
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether training stopped, so that `final` has no scores."""
+        return "diverged" in self.final.about
 
 
 def added_confusion(matrices: Sequence[Confusion | None]) -> Confusion | None:

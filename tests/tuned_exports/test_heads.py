@@ -11,7 +11,7 @@ from foreword import tune
 from foreword.cli.main import run as command
 from foreword.tuning.tuned_model import load_tuned
 
-from .test_tuned_export import FAST, LONG, export, tiny_run
+from .test_hf import FAST, LONG, export, tiny_run
 
 transformers = pytest.importorskip("transformers")
 

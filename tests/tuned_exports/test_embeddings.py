@@ -13,7 +13,7 @@ import torch
 from foreword import tune
 from foreword.tuning.tuned_model import load_tuned
 
-from .test_tuned_export import FAST, LONG, cut, export, tiny_run
+from .test_hf import FAST, LONG, cut, export, tiny_run
 
 transformers = pytest.importorskip("transformers")
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from foreword import tune
 from foreword.cli.main import run as command
-from foreword.tuning import adapter
+from foreword.tuned_exports import adapter
 from tests.tuning.runs import reviews
 from tests.tuning.tasks.test_chat import SINGLE
 

@@ -16,24 +16,22 @@ from foreword.settings import config, kinds
 from foreword.tuning.bag_of_words import bags_of_words
 from foreword.tuning.drawing import HELD_FEWEST, HELD_PARTS, DrawnExamples
 from foreword.tuning.encoded import cut_count, cut_warning, first_inputs, windowed_count
-from foreword.tuning.encoding import TuneData, draw_and_encode
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.job import TuneJob
 from foreword.tuning.network import Network, shares_parameters
 from foreword.tuning.outputs import scored_outputs
-from foreword.tuning.result import TuneResult, with_words
 from foreword.tuning.scores import MeanScore, Scores, means_of, summarise
-from foreword.tuning.seeds import added_confusion, correct_of, notes_of
+from foreword.tuning.seed_results import added_confusion, correct_of, notes_of
 from foreword.tuning.settings import TuneSettings
 from foreword.tuning.starting_network import build_network, recipe_for
 from foreword.tuning.tasks._contract import BOUND, Inputs, Task
 from foreword.tuning.tasks._writing import ABOUT_BOUND, WritingTask, is_bound
 from foreword.tuning.trainings import Listeners, Trainings
+from foreword.tuning.tune_data import TuneData, draw_and_encode
+from foreword.tuning.tune_result import TuneResult, with_words
 from foreword.types import Array
 
 SILENT = Listeners()
-
-__all__ = ["Listeners", "TuneSettings", "tune", "variants", "without_tied_head"]
 
 
 def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> TuneResult:
@@ -44,7 +42,7 @@ def tune(trained: TrainedModel, job: TuneJob, listeners: Listeners = SILENT) -> 
     finished seeds, which a repeated call does not train again; the caller removes them.
 
     Args:
-        job: what to fine-tune; its rates and its bag of words are for `fine_tune`.
+        job: what to fine-tune; its rates and its bag of words are for `tune_and_save`.
 
     Returns:
         The scores of each variant, of a bag of words if there are several variants and the labels

@@ -21,16 +21,15 @@ from foreword.settings import kinds
 from foreword.tables.examples import Labelled, LabelledTexts
 from foreword.tuning.answers import AnswerExamples
 from foreword.tuning.encoded import by_example, cut_warning
-from foreword.tuning.encoding import scoring_examples
 from foreword.tuning.network import Network
 from foreword.tuning.outputs import scored_outputs
-from foreword.tuning.rows import PooledExamples
+from foreword.tuning.packed_examples import PooledExamples
 from foreword.tuning.scores import WHY_UNDEFINED, metric_name, of_classes
 from foreword.tuning.starting_network import build_network
 from foreword.tuning.tasks._contract import BOUND, Confusion, ExampleOutputs, Task
 from foreword.tuning.tasks._writing import ABOUT_BOUND, is_bound
-from foreword.tuning.tuned import Predictor
-from foreword.tuning.tuned_model import TunedModel, TunedWriter
+from foreword.tuning.tune_data import scoring_examples
+from foreword.tuning.tuned_model import Predictor, TunedModel, TunedWriter
 from foreword.types import Array
 
 DRAWS = 500  # of the bootstrap
