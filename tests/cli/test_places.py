@@ -26,7 +26,7 @@ from foreword.runs import hooks
 from foreword.runs.recipe import load_recipe
 from foreword.train import checkpoint, log
 from foreword.train.loop import Loop
-from foreword.tuning import tune, tune_result
+from foreword.tuning import tune_and_save, tune_result
 from tests.damage import copied
 from tests.train import runs
 from tests.tuning.runs import reviews
@@ -117,7 +117,7 @@ def test_an_unwritable_out_is_refused_before_the_work(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tune, "tune", pytest.fail)
+    monkeypatch.setattr(tune_and_save, "tune", pytest.fail)
     monkeypatch.setattr(GradientReach, "measure", pytest.fail)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
@@ -140,7 +140,7 @@ def test_an_unwritable_out_is_refused_before_the_work(
 def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune, "tune", pytest.fail)
+    monkeypatch.setattr(tune_and_save, "tune", pytest.fail)
     (here / "run" / "evaluations").write_text("")
     line = fails(words_of("tune", here, tmp_path / "out"), capsys)
     assert "evaluations is a file" in line
@@ -243,7 +243,8 @@ def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "module", "name"), [("tune", tune, "tune"), ("evaluate", heldout, "on_shards")]
+    ("verb", "module", "name"),
+    [("tune", tune_and_save, "tune"), ("evaluate", heldout, "on_shards")],
 )
 def test_a_run_removed_meanwhile_is_not_recreated(
     verb: str,

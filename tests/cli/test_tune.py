@@ -276,7 +276,9 @@ def test_a_finished_tune_is_not_repeated(
     assert f"'foreword predict {out} FILE' uses it" in capsys.readouterr().err
     evaluation = tmp_path / "run" / "evaluations" / "tune-classify-reviews.json"
     scores = evaluation.read_bytes()
-    monkeypatch.setattr("foreword.tuning.tune.tune", lambda *_: pytest.fail("it trained again"))
+    monkeypatch.setattr(
+        "foreword.tuning.tune_and_save.tune", lambda *_: pytest.fail("it trained again")
+    )
     assert run(words) == 0
     captured = capsys.readouterr()
     assert "done already" in captured.err
