@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +46,6 @@ from foreword.nn.masks import AndMask, CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.norm import RMSNorm
 from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 from foreword.nn.precision import compute_dtype
-
-if TYPE_CHECKING:  # whose kinds of attention compute by `attend`
-    from foreword.nn.stack_settings import StackSettings
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 
@@ -377,29 +374,56 @@ class AttentionInputs:
         return replace(self, prepared_mask=prepared.select_queries(at), positions=positions, at=at)
 
 
+@dataclass(frozen=True)
+class AttentionParts:
+    """What attention has besides its four linear maps.
+
+    Attributes:
+        prefix: number of learned keys and values besides those of the context; 0 for none.
+        norm_eps: added to the mean square of queries and keys, if they are normalised.
+        gate: whether what a query gathers is gated.
+    """
+
+    prefix: int = 0
+    norm_eps: float | None = None
+    gate: bool = False
+
+
 class Attention(nn.Module):
     """Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
     Args:
-        settings: widths and choices; heads * d_head need not be d_model. Weights of the prefix are
-            not dropped.
+        d_model: width of x and of the context.
+        heads: number of heads.
+        d_head: width of a head; heads * d_head need not be d_model.
+        bias: whether the linear maps have biases.
+        is_scaled: whether scores are divided by sqrt(d_head); not in T5.
+        dropout: share of attention weights dropped in training; not of those of the prefix.
+        parts: what it has besides.
     """
 
-    def __init__(self, settings: StackSettings) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        d_head: int,
+        *,
+        bias: bool,
+        is_scaled: bool,
+        dropout: float,
+        parts: AttentionParts = AttentionParts(),
+    ) -> None:
         super().__init__()
-        self.heads, self.d_head = heads, d_head = settings.heads, settings.head_width
-        self.dropout = settings.attention_dropout
-        self.scale = d_head**-0.5 if settings.scale_scores else 1.0
-        bias = settings.bias if settings.attention_bias is None else settings.attention_bias
-        width, d_model = heads * d_head, settings.d_model
-        self.query = Linear(d_model, width, bias=bias)
-        self.key_value = Linear(d_model, 2 * width, bias=bias)
-        self.output = Linear(width, d_model, bias=bias)
-        self.query_norm = RMSNorm(d_head, settings.norm_eps) if settings.qk_norm else None
-        self.key_norm = RMSNorm(d_head, settings.norm_eps) if settings.qk_norm else None
-        self.gate = Linear(d_model, width, bias=bias) if settings.attention_gate else None
-        prefix = settings.attention_prefix
-        self.prefix = AttentionPrefix(prefix, heads, d_head) if prefix else None
+        self.heads, self.d_head, self.dropout = heads, d_head, dropout
+        self.scale = d_head**-0.5 if is_scaled else 1.0
+        self.query = Linear(d_model, heads * d_head, bias=bias)
+        self.key_value = Linear(d_model, 2 * heads * d_head, bias=bias)
+        self.output = Linear(heads * d_head, d_model, bias=bias)
+        eps = parts.norm_eps
+        self.query_norm = None if eps is None else RMSNorm(d_head, eps)
+        self.key_norm = None if eps is None else RMSNorm(d_head, eps)
+        self.gate = Linear(d_model, heads * d_head, bias=bias) if parts.gate else None
+        self.prefix = AttentionPrefix(parts.prefix, heads, d_head) if parts.prefix else None
 
     def keys_values(self, context: Tensor) -> Cache:
         """Return K and V, (batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""

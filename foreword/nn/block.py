@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import Attention, AttentionInputs
+from foreword.nn.attention import Attention, AttentionInputs, AttentionParts
 from foreword.nn.attentions._contract import MixerKind, Recurrence, RecurrenceKind
 from foreword.nn.cache import Cache, GrowingLayer, LayerCache, LayerState, StateLayer
 from foreword.nn.dropout import Dropout
@@ -51,9 +51,9 @@ class Block(nn.Module):
                     settings.d_model, settings.heads, settings.head_width, settings.norm_eps
                 )
                 if isinstance(mixer, RecurrenceKind)
-                else Attention(settings)
+                else _attention(settings)
             )
-            self.cross = Attention(settings) if crosses else None
+            self.cross = _attention(settings) if crosses else None
             self.cross_norm = norm_of(settings) if crosses else None
         # Feed-forward layer, shared or new.
         if like is not None and settings.share == "feedforward":
@@ -202,6 +202,20 @@ def take_positions(x: Tensor, at: Tensor) -> Tensor:
 def from_zero(context: Tensor) -> Tensor:
     """Return the positions of (batch, length, ...), from 0; (length,) int64."""
     return torch.arange(context.shape[1], device=context.device)
+
+
+def _attention(settings: StackSettings) -> Attention:
+    bias = settings.bias if settings.attention_bias is None else settings.attention_bias
+    eps = settings.norm_eps if settings.qk_norm else None
+    return Attention(
+        settings.d_model,
+        settings.heads,
+        settings.head_width,
+        bias=bias,
+        is_scaled=settings.scale_scores,
+        dropout=settings.attention_dropout,
+        parts=AttentionParts(settings.attention_prefix, eps, settings.attention_gate),
+    )
 
 
 def norm_of(settings: StackSettings) -> nn.Module:

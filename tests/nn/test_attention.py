@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import flex_attention
 
-from foreword.models.transformer import Transformer
 from foreword.nn import attention
 from foreword.nn.attention import Attention, AttentionInputs, attend, prepare_mask
 from foreword.nn.attentions.dense import DenseAttention
@@ -99,8 +98,7 @@ def test_multi_head_attention_equals_the_plain_one(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "SHORT", 512 if engine == "explicit" else 0)
-    settings = Transformer(d_model=10, heads=HEADS, d_head=D_HEAD, attention_dropout=0.0)
-    module = Attention(settings)
+    module = Attention(10, HEADS, D_HEAD, bias=True, is_scaled=True, dropout=0.0)
     x, context = torch.randn(2, BATCH, LENGTH, 10, generator=torch.Generator().manual_seed(1))
     mask = CausalMask() & SAME
     for source in (x, context):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
-from foreword.nn.attention import Attention, AttentionInputs, prepare_mask
+from foreword.nn.attention import Attention, AttentionInputs, AttentionParts, prepare_mask
 from foreword.nn.attention_prefix import AttentionPrefix
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.attentions.window import Window
@@ -75,9 +75,10 @@ def rotated(x: Tensor, base: float) -> Tensor:
 def test_attention_with_a_prefix_equals_its_formula() -> None:
     """softmax(R q (R k)') v + tanh(g) softmax(q P_k') P_v by hand, in float64; R rotates."""
     torch.manual_seed(1)
-    sizes = {"d_model": D_MODEL, "heads": HEADS, "d_head": D_HEAD}
-    settings = Transformer(**sizes, attention_dropout=0.0, attention_prefix=PREFIX)
-    attention = Attention(settings).double()
+    parts = AttentionParts(prefix=PREFIX)
+    attention = Attention(
+        D_MODEL, HEADS, D_HEAD, bias=True, is_scaled=True, dropout=0.0, parts=parts
+    ).double()
     opened(attention)
     x = torch.randn(1, LENGTH, D_MODEL, dtype=torch.float64)
     rotary = Rotary().build(D_MODEL, HEADS, D_HEAD, layers=1, is_causal=True)
