@@ -111,6 +111,20 @@ def test_unsupported_settings_are_refused(folder: Path, keys: dict[str, Any], wo
         ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "supports here: none"),
         ("llama", {"rope_theta": 5.0}, "rope_theta alone, the same as rope_theta"),
         ("llama", {"mlp_bias": True}, "mlp_bias is True, but Foreword supports here: False"),
+        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "in all layers"),
+        ("qwen3_5_text", {"layer_types": None}, "layer_types is None, but Foreword supports"),
+        ("qwen3_5_text", {"layer_types": ["linear_attention"] * 3}, "full_attention in every"),
+        (
+            "qwen3_5_text",
+            {"layer_types": ["linear_attention", "full_attention", "full_attention", "x"]},
+            "full_attention in every n-th layer",
+        ),
+        ("qwen3_5_text", {"linear_num_value_heads": 4}, "2, one for each head of keys"),
+        (
+            "qwen3_5_text",
+            {"rope_parameters": {"rope_theta": 5e3, "rope_type": "default"}},
+            "and partial_rotary_factor 1.0",
+        ),
         ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "a table each for sliding_atten"),
         ("modernbert", {"rope_parameters": {"full_attention": 5.0}}, "a table each for sliding"),
         (

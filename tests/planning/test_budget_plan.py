@@ -156,7 +156,7 @@ def test_steps_are_timed_where_they_are_short(
     tiny = load_recipe("modern_decoder_tiny")
     monkeypatch.setattr(timed, "STEP_SECONDS", math.inf)
     speed, error = timed.tokens_per_second(tiny) or (0, 0)
-    assert speed > 0 and 0 <= error < math.inf
+    assert speed > 0 and 0 <= error < 2
     monkeypatch.setattr(timed, "STEP_SECONDS", 0.0)
     assert timed.tokens_per_second(tiny) is None
     speeds = []

@@ -73,7 +73,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "masked_inputs": ("decoder", {"objective": {"masked_inputs": 0.3}}),
     "delta": (
         "decoder",
-        {"model": {"attention": {"kind": "gated_deltanet"}, "dense_every": 2, "first_dense": 1}},
+        {
+            "model": {
+                "attention": {"kind": "gated_deltanet"},
+                "dense_every": 2,
+                "first_dense": 1,
+                "qk_norm": True,
+                "attention_gate": True,
+            }
+        },
     ),
     "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
     "albert": (

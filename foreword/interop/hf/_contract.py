@@ -108,14 +108,18 @@ class ParameterMap:
 
     def from_hf(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
         """Return our parameters; `rows` gives the number of rows of each."""
-        whole = torch.cat([self._in(t) for t in theirs])[self.skipped :] + self.offset
+        whole = torch.cat([self._in(t) for t in theirs])[self.skipped :]
+        if self.offset:
+            whole = whole + self.offset
         if self.heads:
             whole = _turned(whole, self.heads, len(rows))
         return torch.split(whole, rows)
 
     def to_hf(self, ours: Iterable[Tensor]) -> list[Tensor]:
         """Return their tensors; skipped rows are 0."""
-        whole = torch.cat(list(ours)) - self.offset
+        whole = torch.cat(list(ours))
+        if self.offset:
+            whole = whole - self.offset
         if self.heads:
             whole = _turned(whole, len(self.ours), self.heads)
         if self.skipped:

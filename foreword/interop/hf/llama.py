@@ -147,7 +147,9 @@ def _base(hf_config: HFConfig, rotary: Mapping[str, Any]) -> float:
     if scaling and scaling.get("rope_type", scaling.get("type", "default")) != "default":
         raise hf_config.refuse("rope_scaling", "none")
     base = options.pop("rope_theta", BASE if configured is None else configured)
-    is_plain = not options or options == rotary
+    is_plain = {"rope_type": "default", **options} == rotary
     if not is_plain or type(base) not in (int, float) or configured not in (None, base):
-        raise hf_config.refuse("rope_parameters", "rope_theta alone, the same as rope_theta")
+        more = "".join(f", and {key} {rotary[key]}" for key in rotary if key != "rope_type")
+        words = f"rope_theta alone, the same as rope_theta{more}"
+        raise hf_config.refuse("rope_parameters", words)
     return float(base)

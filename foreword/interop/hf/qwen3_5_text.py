@@ -72,12 +72,13 @@ class Qwen35Text(llama.Llama):
         heads = table["attention"]["heads"]
         if hf_config.get("linear_num_value_heads", heads) != heads:
             raise hf_config.refuse("linear_num_value_heads", f"{heads}, one for each head of keys")
-        types = hf_config.get("layer_types", None, list) or []
-        full = [n for n, kind in enumerate(types) if kind == FULL] or [len(types)]
-        first, every = full[0], full[1] - full[0] if len(full) > 1 else len(types)
-        if full != [*range(first, len(types), every)] or set(types) - {FULL, LINEAR}:
+        layers, types = table["layers"], hf_config.get("layer_types", [], list)
+        full = [n for n, kind in enumerate(types) if kind == FULL]
+        every = full[1] - full[0] if len(full) > 1 else layers
+        turns = range(full[0] if full else 0, layers, every)
+        if types != [FULL if n in turns else LINEAR for n in range(layers)]:
             raise hf_config.refuse("layer_types", f"{FULL} in every n-th layer from one on")
-        return {**table, "dense_every": every, "first_dense": first}
+        return {**table, "dense_every": every, "first_dense": turns[0]}
 
     def describe(self, design: hf.Design, vocab: Vocab) -> hf.Table:
         """Return the config, with the kind of each layer."""
